@@ -12,8 +12,6 @@ mod state;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -29,6 +27,11 @@ pub const FORMAT: u32 = 1;
 
 /// The rejection code of a request for a job with an unreadable record.
 pub const UNREADABLE: &str = "unreadable_job";
+
+/// The verdicts on a cancel after which the job need not arrive.
+pub(crate) const CANCELLED: [&str; 3] = ["cancelled", "cancelled_after_attempt", "in_flight"];
+/// The verdicts on a consumer's `finish` after which the job is over.
+pub(crate) const FINISHED: [&str; 2] = ["finished", "fired"];
 
 /// The first line: the setup of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -136,7 +139,34 @@ pub enum Op {
     End(End),
 }
 
+impl Event {
+    /// Whether an interface over HTTP was asked, or answered.
+    pub(crate) fn is_over_http(&self) -> bool {
+        self.proc.starts_with("http-")
+    }
+}
+
 impl Op {
+    /// The job that it is about; `None` if it is about none.
+    pub(crate) fn id(&self) -> Option<&str> {
+        match self {
+            Op::Schedule(Schedule { id, .. })
+            | Op::Cancel(ControlRequest { id, .. })
+            | Op::Reschedule(ControlRequest { id, .. })
+            | Op::Fire(ControlRequest { id, .. })
+            | Op::Finish(ControlRequest { id, .. })
+            | Op::Fail(ControlRequest { id, .. })
+            | Op::Inbound(Arrival { id, .. })
+            | Op::Reply(Reply { id, .. })
+            | Op::Deliver(Arrival { id, .. })
+            | Op::Dead(Arrival { id, .. })
+            | Op::Reject(Arrival { id, .. })
+            | Op::Pop(PoppedJob { id, .. })
+            | Op::Lease(LeaseWord { id, .. }) => Some(id),
+            Op::Fault(_) | Op::Sample(_) | Op::End(_) => None,
+        }
+    }
+
     /// A request for a job, or its outcome.
     pub(crate) fn schedule(id: &str, job: Option<Job>) -> Op {
         Op::Schedule(Schedule { id: id.to_owned(), job, res: String::new() })
@@ -177,27 +207,20 @@ impl History {
     pub fn read(file: &Path) -> Result<History, Unreadable> {
         let unreadable =
             |line: usize, why: String| Unreadable { file: file.display().to_string(), line, why };
-        let reader =
-            BufReader::new(File::open(file).map_err(|error| unreadable(0, error.to_string()))?);
-        let mut lines = (1..).zip(reader.lines());
+        let text =
+            std::fs::read_to_string(file).map_err(|error| unreadable(0, error.to_string()))?;
+        let mut lines = (1..).zip(text.lines());
         let (_, first) = lines.next().ok_or_else(|| unreadable(1, "it is empty".to_owned()))?;
-        let first = first.map_err(|error| unreadable(1, error.to_string()))?;
         let head: RunHeader =
-            serde_json::from_str(&first).map_err(|error| unreadable(1, error.to_string()))?;
+            serde_json::from_str(first).map_err(|error| unreadable(1, error.to_string()))?;
         if head.format != FORMAT {
-            return Err(unreadable(
-                1,
-                format!("it has format {}, and this program reads {FORMAT}", head.format),
-            ));
+            let why = format!("it has format {}, and this program reads {FORMAT}", head.format);
+            return Err(unreadable(1, why));
         }
-        let mut events = Vec::new();
-        for (number, line) in lines {
-            let line = line.map_err(|error| unreadable(number, error.to_string()))?;
-            events.push(
-                serde_json::from_str(&line)
-                    .map_err(|error| unreadable(number, error.to_string()))?,
-            );
-        }
+        let event = |(number, line): (usize, &str)| {
+            serde_json::from_str(line).map_err(|error| unreadable(number, error.to_string()))
+        };
+        let events = lines.map(event).collect::<Result<Vec<Event>, Unreadable>>()?;
         Ok(History { head, events })
     }
 }

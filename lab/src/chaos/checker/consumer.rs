@@ -2,11 +2,11 @@
 //! and not after that; without a word it is repeated after the TTR and the next wait, and not
 //! before.
 
-use super::Checker;
-use super::redelivery::Redelivery;
-use super::timeline::{Came, Timeline};
+use super::Case;
+use super::timeline::{Came, Heard, Timeline};
 use super::verdict::Wrong;
-use crate::chaos::history::{Consumer, Job, UNREADABLE};
+use super::windows::FaultWindows;
+use crate::chaos::history::{Consumer, FINISHED, Job, UNREADABLE};
 
 /// The tolerance between the clocks and of rounding, µs. RabbitMQ tells no time of receipt: there a
 /// message counts from its reading.
@@ -15,102 +15,73 @@ const READING_TOLERANCE_US: i64 = 500_000;
 /// The longest delay until the end of a TTR is noticed, µs.
 const MAX_NOTICE_DELAY_US: i64 = 2_000_000;
 
-impl Checker<'_> {
+impl Case<'_, '_> {
     /// Checks the fate of a job that its consumer confirms.
-    pub(super) fn consumer(
-        &mut self,
-        id: &str,
-        (job, consumer): (&Job, &Consumer),
-        timeline: &Timeline<'_>,
-        lives: &Redelivery<'_>,
-        kept: bool,
-    ) {
-        let came = !timeline.deliveries.is_empty();
-        let died = kept || !timeline.deaths.is_empty();
-        let finished_us = heard_us(timeline, "finish", &["finished"]);
-        let is_over = heard_us(timeline, "finish", &["finished", "fired"]).is_some();
+    pub(super) fn consumer(&mut self, consumer: &Consumer) {
+        let Case { timeline, lives, .. } = *self;
+        let came = self.came();
+        let is_over = timeline.heard("finish").any(|heard| FINISHED.contains(&heard.res));
         self.verdict.counts.held += u64::from(came);
         self.verdict.counts.finished += u64::from(is_over);
-        if timeline.certain && came && !died && !is_over && !may_have(timeline, "finish") {
-            self.verdict.find(Wrong::Lost, format!("{id}: nobody finished it, and it was neither repeated to its end nor is it dead"));
+        // A word may have counted although its answer is missing.
+        let may_be_over =
+            is_over || timeline.words("finish").count() > timeline.heard("finish").count();
+        if timeline.certain && came && !self.died() && !may_be_over {
+            self.find(
+                Wrong::Lost,
+                "nobody finished it, and it was neither repeated to its end nor is it dead",
+            );
         }
-        if let Some(finished_us) = finished_us {
-            self.after_finish(id, timeline, lives, finished_us);
-        }
-        for (at_us, action, res) in
-            timeline.replies.iter().filter(|(_, action, _)| matches!(*action, "finish" | "fail"))
+        if let Some(finished_us) = finished_us(timeline)
+            && self.continues(finished_us)
         {
-            if self.is_false(id, timeline, died, (*at_us, action, res)) {
-                self.verdict.find(
+            self.find(
+                Wrong::FalseVerdict,
+                format!("it was finished at {finished_us}, and came again"),
+            );
+        }
+        for heard @ Heard { at_us, action, res } in &timeline.replies {
+            if matches!(*action, "finish" | "fail") && self.is_false(heard) {
+                let words = &timeline.words;
+                self.find(
                     Wrong::FalseVerdict,
-                    format!("{id}: {action} is `{res}` at {at_us}, words {:?}", timeline.words),
+                    format!("{action} is `{res}` at {at_us}, words {words:?}"),
                 );
             }
         }
         // The job is removed once.
-        let over_http = timeline
-            .words
-            .iter()
-            .filter(|said| said.verdict.is_some_and(|(_, res)| res == "finished"));
+        let over_http = timeline.words.iter().filter(|word| word.verdict == Some("finished"));
         if over_http.count() > 1 && lives.begun_again() == 0 {
-            self.verdict.find(
-                Wrong::FalseVerdict,
-                format!("{id}: it was finished twice: {:?}", timeline.words),
-            );
+            let words = &timeline.words;
+            self.find(Wrong::FalseVerdict, format!("it was finished twice: {words:?}"));
         }
-        self.unheard(id, timeline);
-        self.repeats(id, job, consumer, timeline);
+        self.unheard();
+        self.repeats(consumer);
     }
 
-    /// After a `finish` that counted, at most the attempt in flight arrives.
-    fn after_finish(
-        &mut self,
-        id: &str,
-        timeline: &Timeline<'_>,
-        lives: &Redelivery<'_>,
-        finished_us: i64,
-    ) {
-        let by_us = self.windows.lands_by_us(finished_us);
-        let first = lives.each().next().unwrap_or_default();
-        let after: Vec<i64> =
-            first.iter().map(Came::taken_us).filter(|taken_us| *taken_us > finished_us).collect();
-        let one = !self.windows.between(|effects| effects.holds_back, timeline.sent_us, by_us);
-        let comes_back = after.iter().any(|taken_us| *taken_us > by_us) || (one && after.len() > 1);
-        let dies =
-            lives.begun_again() == 0 && timeline.deaths.iter().any(|came| came.taken_us() > by_us);
-        if comes_back || dies {
-            self.verdict.find(
-                Wrong::FalseVerdict,
-                format!("{id}: it was finished at {finished_us}, and came again at {after:?}"),
-            );
-        }
+    /// Whether, after a `finish` that counted, more than the attempt in flight arrives.
+    fn continues(&self, finished_us: i64) -> bool {
+        let Case { timeline, lives, windows, .. } = *self;
+        let by_us = windows.lands_by_us(finished_us);
+        self.comes_back(lives.each().next().unwrap_or_default(), finished_us)
+            || lives.begun_again() == 0
+                && timeline.deaths.iter().any(|came| came.taken_us() > by_us)
     }
 
-    fn is_false(
-        &self,
-        id: &str,
-        timeline: &Timeline<'_>,
-        died: bool,
-        (at_us, action, res): (i64, &str, &str),
-    ) -> bool {
-        let said = |action: &str| {
-            timeline
-                .words
-                .iter()
-                .filter(|said| said.action == action && said.at_us <= at_us)
-                .count()
-        };
-        if said(action) == 0 {
+    fn is_false(&self, heard: &Heard<'_>) -> bool {
+        let Case { id, timeline, windows, .. } = *self;
+        let (at_us, sent_us) = (heard.at_us, timeline.sent_us);
+        let said = |action: &str| timeline.words(action).filter(|word| word.at_us <= at_us).count();
+        if said(heard.action) == 0 {
             return true;
         }
-        let sent_us = timeline.sent_us;
         // RabbitMQ may hand out a word again without saying so.
         let twice = || {
             said("finish") > 1
-                || (self.history.head.broker == "amqp"
-                    && self.windows.between(|effects| effects.requeues, sent_us, at_us))
+                || (windows.head.broker == "amqp"
+                    && windows.between(|effects| effects.requeues, sent_us, at_us))
         };
-        match (action, res) {
+        match (heard.action, heard.res) {
             ("finish", "finished") | ("fail", "failed" | "stale" | "waiting") | (_, UNREADABLE) => {
                 false
             }
@@ -118,157 +89,90 @@ impl Checker<'_> {
             ("fail", "fired") => said("finish") == 0,
             // A job that was dying may have been finished before its dead letter.
             ("fail", "dead") => {
-                !died
-                    && said("finish") == 0
-                    && heard_us(timeline, "finish", &["finished"]).is_none()
+                !self.died() && said("finish") == 0 && finished_us(timeline).is_none()
             }
             // A promoted master may not know of the attempt.
-            (_, "not_found") => !self.windows.rolls_back(id, sent_us, at_us),
+            (_, "not_found") => !windows.rolls_back(id, sent_us, at_us),
             _ => true,
         }
     }
 
     /// Each word that the broker confirmed has an answer, if the answer could be published.
-    fn unheard(&mut self, id: &str, timeline: &Timeline<'_>) {
+    fn unheard(&mut self) {
+        let Case { timeline, .. } = *self;
         for action in ["finish", "fail"] {
-            let confirmed = || {
-                timeline
-                    .words
-                    .iter()
-                    .filter(|said| said.action == action && said.by_message && said.confirmed)
-            };
-            let over_http = timeline
-                .words
-                .iter()
-                .filter(|said| said.action == action && said.verdict.is_some())
-                .count();
-            let answers =
-                timeline.replies.iter().filter(|(_, of, _)| *of == action).count() - over_http;
-            let Some(first_us) =
-                confirmed().map(|said| said.at_us).min().filter(|_| answers < confirmed().count())
+            let confirmed = timeline.words(action).filter(|word| word.by_message && word.confirmed);
+            let sent_us: Vec<i64> = confirmed.map(|word| word.at_us).collect();
+            let over_http = timeline.words(action).filter(|word| word.verdict.is_some()).count();
+            let answers = timeline.heard(action).count() - over_http;
+            let (Some(&first_us), Some(&last_us)) = (sent_us.iter().min(), sent_us.iter().max())
             else {
                 continue;
             };
-            let last_us = confirmed().map(|said| said.at_us).max().unwrap_or(first_us)
-                + self.history.head.lease_ms * 1000;
-            if self.windows.between(|effects| effects.fails_publish, first_us, last_us) {
-                self.verdict.counts.untold += 1;
-            } else {
-                let count = confirmed().count();
-                self.verdict.find(
-                    Wrong::Unanswered,
-                    format!(
-                        "{id}: {count} confirmed `{action}` from {first_us} on, {answers} answers"
-                    ),
+            if answers < sent_us.len() {
+                let count = sent_us.len();
+                self.unanswered(
+                    (first_us, last_us),
+                    format!("{count} confirmed `{action}` from {first_us} on, {answers} answers"),
                 );
             }
         }
     }
 
     /// Without a word in time the next attempt follows, or the dead letter.
-    fn repeats(&mut self, id: &str, job: &Job, consumer: &Consumer, timeline: &Timeline<'_>) {
-        let waits_us = waits_us(job).max().unwrap_or(0);
-        let mut came: Vec<&Came<'_>> = timeline.deliveries.iter().chain(&timeline.deaths).collect();
+    fn repeats(&mut self, consumer: &Consumer) {
+        let Case { job, timeline, windows, .. } = *self;
+        let longest_us =
+            us(consumer.ttr_ms) + MAX_NOTICE_DELAY_US + waits_us(job).max().unwrap_or(0);
+        let mut came: Vec<&Came<'_>> = timeline.out().collect();
         came.sort_by_key(|came| came.taken_us());
         for pair in came.windows(2) {
-            let due_us = pair[0].taken_us() + ttr_us(consumer) + MAX_NOTICE_DELAY_US + waits_us;
-            let late_ms = self.windows.unbroken_us(due_us, pair[1].taken_us()) / 1000;
-            if late_ms > self.history.head.late_ms {
+            let (due_us, at_us) = (pair[0].taken_us() + longest_us, pair[1].taken_us());
+            let late_ms = windows.unbroken_us(due_us, at_us) / 1000;
+            if late_ms > windows.head.late_ms {
                 let attempt = pair[0].what.attempt;
-                self.verdict.find(
+                self.find(
                     Wrong::Late,
-                    format!(
-                        "{id}: after attempt {attempt:?} {late_ms} ms late without an active fault"
-                    ),
+                    format!("after attempt {attempt:?} {late_ms} ms late without an active fault"),
                 );
             }
         }
     }
+}
 
-    /// Whether the later message is the next attempt, or the dead letter, of a job whose consumer
-    /// let the time pass or failed. Anything earlier is a copy, which a fault must explain.
-    pub(super) fn is_repeat(
-        &self,
-        timeline: &Timeline<'_>,
-        one: &Came<'_>,
-        other: &Came<'_>,
-    ) -> bool {
-        let Some((job, consumer)) =
-            timeline.job.and_then(|job| Some((job, job.consumer.as_ref()?)))
-        else {
-            return false;
-        };
-        if one.what.attempt >= other.what.attempt && other.what.reason.is_empty() {
-            return false;
-        }
-        let (one_us, other_us) = (one.taken_us(), other.taken_us());
-        let wait_us =
-            if other.what.reason.is_empty() { waits_us(job).min().unwrap_or(0) } else { 0 };
-        let failed =
-            timeline.words.iter().filter(|said| said.action == "fail" && said.at_us >= one_us);
-        let ended_us = failed
-            .map(|said| said.at_us)
-            .chain([one_us + ttr_us(consumer)])
-            .min()
-            .unwrap_or(one_us);
-        let tolerance_us = if self.history.head.broker == "amqp" {
-            READING_TOLERANCE_US
-        } else {
-            ROUNDING_TOLERANCE_US
-        };
-        other_us + tolerance_us + self.windows.jump_us(one_us, other_us) >= ended_us + wait_us
+/// Whether the later message is the next attempt, or the dead letter, of a job whose consumer let
+/// the time pass or failed. Anything earlier is a copy, which a fault must explain.
+pub(super) fn is_repeat(
+    windows: &FaultWindows<'_>,
+    timeline: &Timeline<'_>,
+    one: &Came<'_>,
+    other: &Came<'_>,
+) -> bool {
+    let Some(job) = timeline.job else { return false };
+    let Some(consumer) = &job.consumer else { return false };
+    let is_letter = !other.what.reason.is_empty();
+    if one.what.attempt >= other.what.attempt && !is_letter {
+        return false;
     }
-
-    /// Checks a death of a job that its consumer confirms: at the end of its array, by a word or
-    /// without one.
-    pub(super) fn consumer_death(
-        &mut self,
-        id: &str,
-        job: &Job,
-        timeline: &Timeline<'_>,
-        (at_us, reason, attempt): (i64, &str, Option<u32>),
-    ) {
-        let spent = job
-            .retry_ms
-            .as_ref()
-            .is_some_and(|waits| attempt.is_some_and(|attempt| attempt as usize > waits.len()));
-        let may = match reason {
-            "failed" => {
-                timeline.words.iter().any(|said| said.action == "fail" && said.at_us <= at_us)
-            }
-            "retries_exhausted" => true,
-            _ => false,
-        };
-        if !may || !spent {
-            let waits = &job.retry_ms;
-            self.verdict.find(
-                Wrong::DeadTooEarly,
-                format!("{id}: `{reason}` at attempt {attempt:?} with retry {waits:?}"),
-            );
-        }
-    }
+    let (one_us, other_us) = (one.taken_us(), other.taken_us());
+    let wait_us = waits_us(job).min().filter(|_| !is_letter).unwrap_or(0);
+    let failed_us = timeline.words("fail").map(|word| word.at_us).filter(|at_us| *at_us >= one_us);
+    let ended_us = failed_us.fold(one_us + us(consumer.ttr_ms), i64::min);
+    let tolerance_us =
+        if windows.head.broker == "amqp" { READING_TOLERANCE_US } else { ROUNDING_TOLERANCE_US };
+    other_us + tolerance_us + windows.jump_us(one_us, other_us) >= ended_us + wait_us
 }
 
-fn ttr_us(consumer: &Consumer) -> i64 {
-    i64::try_from(consumer.ttr_ms).unwrap_or(i64::MAX / 2000) * 1000
+/// The waits between the attempts of a job, µs.
+pub(super) fn waits_us(job: &Job) -> impl Iterator<Item = i64> {
+    job.retry_ms.iter().flatten().map(|ms| us(*ms))
 }
 
-fn waits_us(job: &Job) -> impl Iterator<Item = i64> {
-    job.retry_ms.iter().flatten().map(|ms| i64::try_from(*ms).unwrap_or(i64::MAX / 2000) * 1000)
+fn us(ms: u64) -> i64 {
+    i64::try_from(ms).unwrap_or(i64::MAX / 2000) * 1000
 }
 
-/// When one of these verdicts on the action was heard first, epoch µs.
-fn heard_us(timeline: &Timeline<'_>, action: &str, verdicts: &[&str]) -> Option<i64> {
-    timeline
-        .replies
-        .iter()
-        .find(|(_, of, res)| *of == action && verdicts.contains(res))
-        .map(|(at_us, ..)| *at_us)
-}
-
-/// Whether a word of this action may have counted although its answer is missing.
-fn may_have(timeline: &Timeline<'_>, action: &str) -> bool {
-    let of = || timeline.words.iter().filter(|said| said.action == action);
-    let answers = timeline.replies.iter().filter(|(_, of, _)| *of == action).count();
-    of().count() > answers
+/// When the first `finished` was heard, epoch µs.
+fn finished_us(timeline: &Timeline<'_>) -> Option<i64> {
+    timeline.heard("finish").find(|heard| heard.res == "finished").map(|heard| heard.at_us)
 }

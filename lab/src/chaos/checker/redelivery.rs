@@ -5,21 +5,16 @@
 
 use super::timeline::{Came, Timeline};
 use super::windows::FaultWindows;
-use crate::chaos::history::History;
 
 /// The deliveries of one id in the broker's order, grouped by the job that they belong to.
 pub(super) struct Redelivery<'a>(Vec<Vec<Came<'a>>>);
 
 impl<'a> Redelivery<'a> {
-    pub(super) fn of(
-        history: &History,
-        windows: &FaultWindows<'_>,
-        timeline: &Timeline<'a>,
-    ) -> Redelivery<'a> {
+    pub(super) fn of(windows: &FaultWindows<'_>, timeline: &Timeline<'a>) -> Redelivery<'a> {
         let mut came = timeline.deliveries.clone();
         // The broker's order may differ from the order of reading.
         came.sort_by_key(|came| (came.taken_us(), &came.what.place));
-        let numbered = history.head.broker != "amqp" || !timeline.by_message;
+        let numbered = windows.head.broker != "amqp" || !timeline.by_message;
         // While the first job exists, a redelivered request is recognised.
         let again = |before: &Came<'_>, came: &Came<'_>| {
             let arrived = (before.taken_us(), came.taken_us());

@@ -18,40 +18,41 @@ pub(super) struct Timeline<'a> {
     pub(super) certain: bool,
     /// The request was surely refused: the job must not arrive.
     pub(super) refused: bool,
-    pub(super) asks: Vec<Asked>,
+    /// The control requests of producers.
+    pub(super) asks: Vec<Asked<'a>>,
     /// The words of the job's consumer.
-    pub(super) words: Vec<Said<'a>>,
-    /// Time, action and verdict, in the order of receipt.
-    pub(super) replies: Vec<(i64, &'a str, &'a str)>,
+    pub(super) words: Vec<Asked<'a>>,
+    /// The verdicts in the order of receipt.
+    pub(super) replies: Vec<Heard<'a>>,
     pub(super) deliveries: Vec<Came<'a>>,
     pub(super) deaths: Vec<Came<'a>>,
     pub(super) rejections: Vec<Came<'a>>,
+    /// The failovers that may have undone the last actions on the job.
+    rollbacks: Vec<&'a Fault>,
 }
 
-/// A control request.
+/// A control request, or a consumer's word.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct Asked<'a> {
     pub(super) action: &'static str,
+    /// The number of a word.
+    number: Option<u64>,
     pub(super) at_us: i64,
     /// The new time of a reschedule.
     pub(super) due_ms: Option<i64>,
+    pub(super) by_message: bool,
     /// Confirmed by the broker. Requests over HTTP have only the verdict.
     pub(super) confirmed: bool,
-    /// A failover may have undone the action before the verdict arrived.
-    pub(super) undone: bool,
+    /// The verdict on a word; only over HTTP.
+    pub(super) verdict: Option<&'a str>,
 }
 
-/// A consumer's word.
+/// A verdict.
 #[derive(Debug)]
-pub(super) struct Said<'a> {
-    pub(super) action: &'static str,
-    pub(super) number: u64,
+pub(super) struct Heard<'a> {
     pub(super) at_us: i64,
-    /// Confirmed by the broker.
-    pub(super) confirmed: bool,
-    pub(super) by_message: bool,
-    /// The time of the verdict, epoch µs, and the verdict; only over HTTP.
-    pub(super) verdict: Option<(i64, &'a str)>,
+    pub(super) action: &'a str,
+    pub(super) res: &'a str,
 }
 
 /// A received message.
@@ -71,71 +72,77 @@ impl Came<'_> {
 /// All jobs by their ids.
 pub(super) fn timelines<'a>(
     events: &'a [Event],
-    faults: &[Fault],
+    faults: &'a [Fault],
 ) -> BTreeMap<&'a str, Timeline<'a>> {
     let mut timelines: BTreeMap<&str, Timeline<'_>> = BTreeMap::new();
     let mut seen = Seen { places: HashSet::new(), faults };
     for event in events {
+        let Some(id) = event.op.id() else { continue };
+        let timeline = timelines.entry(id).or_default();
         match &event.op {
-            Op::Schedule(schedule) => {
-                let timeline = timelines.entry(&schedule.id).or_default();
-                match (event.phase, &schedule.job) {
-                    // A repeat is the same job.
-                    (Phase::Invoke, Some(job)) if timeline.job.is_none() => {
-                        (timeline.job, timeline.sent_us, timeline.by_message) =
-                            (Some(job), event.t_us, !event.proc.starts_with("http-"));
-                    }
-                    (Phase::Ok, _) => timeline.certain = true,
-                    (Phase::Fail, _) => timeline.refused = true,
-                    _ => {}
+            Op::Schedule(schedule) => match (event.phase, &schedule.job) {
+                // A repeat is the same job.
+                (Phase::Invoke, Some(job)) if timeline.job.is_none() => {
+                    (timeline.job, timeline.sent_us, timeline.by_message) =
+                        (Some(job), event.t_us, !event.is_over_http());
                 }
-            }
-            Op::Cancel(ask) => timelines.entry(&ask.id).or_default().asked("cancel", event, ask),
-            Op::Reschedule(ask) => {
-                timelines.entry(&ask.id).or_default().asked("reschedule", event, ask)
-            }
-            Op::Fire(ask) => timelines.entry(&ask.id).or_default().asked("fire", event, ask),
-            Op::Finish(ask) => timelines.entry(&ask.id).or_default().said("finish", event, ask),
-            Op::Fail(ask) => timelines.entry(&ask.id).or_default().said("fail", event, ask),
+                (Phase::Ok, _) => timeline.certain = true,
+                (Phase::Fail, _) => timeline.refused = true,
+                _ => {}
+            },
+            Op::Cancel(ask) => note(&mut timeline.asks, "cancel", event, ask),
+            Op::Reschedule(ask) => note(&mut timeline.asks, "reschedule", event, ask),
+            Op::Fire(ask) => note(&mut timeline.asks, "fire", event, ask),
+            Op::Finish(ask) => note(&mut timeline.words, "finish", event, ask),
+            Op::Fail(ask) => note(&mut timeline.words, "fail", event, ask),
             // It is in the log, whatever the producer was told.
-            Op::Inbound(arrival) if arrival.action.is_empty() => {
-                timelines.entry(&arrival.id).or_default().certain = true
-            }
+            Op::Inbound(arrival) => timeline.certain |= arrival.action.is_empty(),
             Op::Reply(reply) => {
-                let timeline = timelines.entry(&reply.id).or_default();
-                let said = timeline.words.iter_mut().find(|said| reply.number == Some(said.number));
-                if let Some(said) = said {
-                    said.verdict = Some((event.t_us, &reply.res));
+                let is_of =
+                    |word: &&mut Asked<'_>| word.number.is_some() && word.number == reply.number;
+                if let Some(word) = timeline.words.iter_mut().find(is_of) {
+                    word.verdict = Some(&reply.res);
                 }
                 timeline.certain |= reply.action == "schedule" && reply.res != UNREADABLE;
-                timeline.replies.push((event.t_us, &reply.action, &reply.res));
+                timeline.hear(event, &reply.action, &reply.res);
             }
             // The job is unchanged: this is the answer.
             Op::Reject(what) if what.reason == UNREADABLE => {
                 let action = if what.action.is_empty() { "schedule" } else { &what.action };
-                timelines.entry(&what.id).or_default().replies.push((
-                    event.t_us,
-                    action,
-                    &what.reason,
-                ));
+                timeline.hear(event, action, &what.reason);
             }
-            Op::Deliver(what) | Op::Dead(what) | Op::Reject(what) => {
-                let timeline = timelines.entry(&what.id).or_default();
-                let came = Came { at_us: event.t_us, what };
-                let list = match &event.op {
-                    Op::Deliver(_) => &mut timeline.deliveries,
-                    Op::Dead(_) => &mut timeline.deaths,
-                    _ => &mut timeline.rejections,
-                };
-                if seen.is_new(list, came) {
-                    list.push(came);
-                }
-            }
+            Op::Deliver(what) => seen.add(&mut timeline.deliveries, event.t_us, what),
+            Op::Dead(what) => seen.add(&mut timeline.deaths, event.t_us, what),
+            Op::Reject(what) => seen.add(&mut timeline.rejections, event.t_us, what),
             _ => {}
         }
     }
-    timelines.iter_mut().for_each(|(id, timeline)| timeline.undo(id, faults));
+    for (id, timeline) in &mut timelines {
+        timeline.rollbacks = faults.iter().filter(|fault| fault.rolls_back(id)).collect();
+    }
     timelines
+}
+
+/// Notes a request or its outcome.
+fn note(list: &mut Vec<Asked<'_>>, action: &'static str, event: &Event, ask: &ControlRequest) {
+    let is_it = |one: &Asked<'_>| (one.action, one.number) == (action, ask.number);
+    match event.phase {
+        Phase::Invoke => list.push(Asked {
+            action,
+            number: ask.number,
+            at_us: event.t_us,
+            due_ms: ask.due_ms,
+            by_message: !event.is_over_http(),
+            confirmed: false,
+            verdict: None,
+        }),
+        // It was not sent.
+        Phase::Fail => list.retain(|one| !is_it(one)),
+        Phase::Ok => {
+            list.iter_mut().filter(|one| is_it(one)).for_each(|one| one.confirmed = true);
+        }
+        Phase::Info => {}
+    }
 }
 
 /// Detects messages that were read before.
@@ -145,74 +152,65 @@ struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    fn is_new(&mut self, before: &[Came<'a>], came: Came<'a>) -> bool {
-        if let Some(place) = &came.what.place {
+    fn add(&mut self, list: &mut Vec<Came<'a>>, at_us: i64, what: &'a Arrival) {
+        let is_new = match &what.place {
             // A log that was deleted and created again restarts its positions, so the message is
             // part of the key.
-            return self.places.insert((place, &came.what.id, came.what.attempt));
-        }
-        // AMQP has no positions. A copy from Dwell has another attempt. An equal message is the
-        // same message if the broker may have delivered it twice: it is marked as redelivered, or
-        // the broker was down. No other fault is between the broker and the reader.
-        let same = |other: &&Came<'_>| {
-            let (one, other) = (came.what, other.what);
-            (&one.topic, one.due_ms, one.attempt, &one.digest)
-                == (&other.topic, other.due_ms, other.attempt, &other.digest)
+            Some(place) => self.places.insert((place, &what.id, what.attempt)),
+            None => !self.is_repeated(list, at_us, what),
         };
-        let Some(first) = before.iter().find(same) else { return true };
-        let cut_off = self.faults.iter().any(|fault| {
+        if is_new {
+            list.push(Came { at_us, what });
+        }
+    }
+
+    /// AMQP has no positions. A copy from Dwell has another attempt. An equal message is the same
+    /// message if the broker may have delivered it twice: it is marked as redelivered, or the
+    /// broker was down. No other fault is between the broker and the reader.
+    fn is_repeated(&self, before: &[Came<'_>], at_us: i64, what: &Arrival) -> bool {
+        let is_same = |came: &&Came<'_>| {
+            let other = came.what;
+            (&other.topic, other.due_ms, other.attempt, &other.digest)
+                == (&what.topic, what.due_ms, what.attempt, &what.digest)
+        };
+        let Some(first) = before.iter().find(is_same) else { return false };
+        let cut_off = |fault: &Fault| {
             fault.kind.effects().stops_broker
-                && fault.began_us <= came.at_us
+                && fault.began_us <= at_us
                 && fault.healed_us >= first.at_us
-        });
-        !(came.what.redelivered || cut_off)
+        };
+        what.redelivered || self.faults.iter().any(cut_off)
     }
 }
 
 impl<'a> Timeline<'a> {
-    fn asked(&mut self, action: &'static str, event: &Event, ask: &ControlRequest) {
-        match event.phase {
-            Phase::Invoke => self.asks.push(Asked {
-                action,
-                at_us: event.t_us,
-                due_ms: ask.due_ms,
-                confirmed: false,
-                undone: false,
-            }),
-            // The request was not sent.
-            Phase::Fail => self.asks.retain(|asked| asked.action != action),
-            Phase::Ok => self
-                .asks
-                .iter_mut()
-                .filter(|asked| asked.action == action)
-                .for_each(|asked| asked.confirmed = true),
-            Phase::Info => {}
-        }
+    fn hear(&mut self, event: &Event, action: &'a str, res: &'a str) {
+        self.replies.push(Heard { at_us: event.t_us, action, res });
     }
 
-    fn said(&mut self, action: &'static str, event: &'a Event, ask: &ControlRequest) {
-        let number = ask.number.unwrap_or(0);
-        match event.phase {
-            Phase::Invoke => {
-                let by_message = !event.proc.starts_with("http-");
-                self.words.push(Said {
-                    action,
-                    number,
-                    at_us: event.t_us,
-                    confirmed: false,
-                    by_message,
-                    verdict: None,
-                });
-            }
-            // It was not sent.
-            Phase::Fail => self.words.retain(|said| said.number != number),
-            Phase::Ok => self
-                .words
-                .iter_mut()
-                .filter(|said| said.number == number)
-                .for_each(|said| said.confirmed = true),
-            Phase::Info => {}
-        }
+    /// Deliveries and dead letters.
+    pub(super) fn out(&self) -> impl Iterator<Item = &Came<'a>> {
+        self.deliveries.iter().chain(&self.deaths)
+    }
+
+    /// The words of this action.
+    pub(super) fn words(&self, action: &str) -> impl Iterator<Item = &Asked<'a>> {
+        self.words.iter().filter(move |word| word.action == action)
+    }
+
+    /// The verdicts on this action.
+    pub(super) fn heard(&self, action: &str) -> impl Iterator<Item = &Heard<'a>> {
+        self.replies.iter().filter(move |heard| heard.action == action)
+    }
+
+    /// The time of the first verdict on this action, epoch µs.
+    pub(super) fn heard_us(&self, action: &str) -> Option<i64> {
+        self.heard(action).next().map(|heard| heard.at_us)
+    }
+
+    /// The first verdict on this action; `None` if none arrived.
+    pub(super) fn answer(&self, action: &str) -> Option<&'a str> {
+        self.heard(action).next().map(|heard| heard.res)
     }
 
     /// Whether this was requested.
@@ -220,32 +218,13 @@ impl<'a> Timeline<'a> {
         self.asks.iter().any(|ask| ask.action == action)
     }
 
-    /// The time of the first verdict on this action, epoch µs.
-    pub(super) fn heard_us(&self, action: &str) -> Option<i64> {
-        self.replies.iter().find(|(_, of, _)| *of == action).map(|(t_us, ..)| *t_us)
-    }
-
-    /// The first verdict on this action; `None` if none arrived.
-    pub(super) fn answer(&self, action: &str) -> Option<&str> {
-        self.replies.iter().find(|(_, of, _)| *of == action).map(|(_, _, res)| *res)
-    }
-
-    /// Marks the requests that a failover may have undone before their verdict arrived.
-    fn undo(&mut self, id: &str, faults: &[Fault]) {
-        for at in 0..self.asks.len() {
-            let Asked { action, at_us, .. } = self.asks[at];
-            let heard_us = self.heard_us(action).unwrap_or(i64::MAX);
-            let gone = |fault: &Fault| {
-                fault.rolls_back(id) && fault.began_us <= heard_us && fault.healed_us >= at_us
-            };
-            self.asks[at].undone = faults.iter().any(gone);
-        }
-    }
-
     /// Whether this request moved the job, or may have: the verdict is missing, or comes from a
     /// promoted master that did not know of the move, and the job was published meanwhile.
-    fn moved(&self, ask: &Asked, verdict: &str) -> bool {
-        self.may(ask.action, &[verdict]) || ask.undone && self.answer(ask.action) == Some("fired")
+    fn moved(&self, ask: &Asked<'_>, verdict: &str) -> bool {
+        let heard_us = self.heard_us(ask.action).unwrap_or(i64::MAX);
+        let undoes = |fault: &&Fault| fault.began_us <= heard_us && fault.healed_us >= ask.at_us;
+        self.may(ask.action, &[verdict])
+            || self.answer(ask.action) == Some("fired") && self.rollbacks.iter().any(undoes)
     }
 
     /// Whether the action was done, or may have been: its verdict is missing.
@@ -256,18 +235,12 @@ impl<'a> Timeline<'a> {
 
     /// The earliest allowed arrival, epoch µs.
     pub(super) fn earliest_us(&self, job: &Job) -> i64 {
-        let mut earliest = job.due_ms * 1000;
-        for ask in &self.asks {
-            let time = match ask.action {
-                "fire" if self.moved(ask, "firing") => ask.at_us,
-                "reschedule" if self.moved(ask, "rescheduled") => {
-                    ask.due_ms.map_or(earliest, |due_ms| due_ms * 1000)
-                }
-                _ => continue,
-            };
-            earliest = earliest.min(time);
-        }
-        earliest
+        let moves = self.asks.iter().filter_map(|ask| match ask.action {
+            "fire" if self.moved(ask, "firing") => Some(ask.at_us),
+            "reschedule" if self.moved(ask, "rescheduled") => Some(ask.due_ms? * 1000),
+            _ => None,
+        });
+        moves.fold(job.due_ms * 1000, i64::min)
     }
 
     /// Whether a message may have this due time. `behind_us`: how far Redis's clock may have been

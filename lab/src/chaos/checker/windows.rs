@@ -8,6 +8,7 @@ mod room;
 
 use self::limits::{SLACK_US, timeout_us};
 use self::room::room;
+use super::timeline::Came;
 use crate::chaos::fault::Effects;
 use crate::chaos::history::{Fault, History, Job, Only, RunHeader, Scope};
 
@@ -28,7 +29,7 @@ pub(super) struct Copy<'a> {
 
 /// The faults of a run and the copies that they explain.
 pub(super) struct FaultWindows<'a> {
-    head: &'a RunHeader,
+    pub(super) head: &'a RunHeader,
     windows: Vec<FaultWindow<'a>>,
 }
 
@@ -60,20 +61,26 @@ impl<'a> FaultWindows<'a> {
         self.windows.iter().map(|window| window.fault)
     }
 
-    /// Whether this fault was active between these times, or leases from then still ran.
-    fn is_on(&self, fault: &Fault, from_us: i64, to_us: i64) -> bool {
-        fault.began_us <= to_us && fault.healed_us + self.head.lease_ms * 1000 >= from_us
+    /// The duration of a claim, µs.
+    pub(super) fn lease_us(&self) -> i64 {
+        self.head.lease_ms * 1000
+    }
+
+    /// The faults that were active between these times, or whose leases still ran.
+    fn on(&self, from_us: i64, to_us: i64) -> impl Iterator<Item = &'a Fault> {
+        let lease_us = self.lease_us();
+        self.faults()
+            .filter(move |fault| fault.began_us <= to_us && fault.healed_us + lease_us >= from_us)
     }
 
     /// The time between these two during which no fault was active, µs.
     pub(super) fn unbroken_us(&self, from_us: i64, to_us: i64) -> i64 {
-        let mut broken: Vec<(i64, i64)> =
-            self.faults().map(|fault| (fault.began_us, fault.healed_us)).collect();
-        broken.sort_unstable();
+        let mut broken: Vec<&Fault> = self.faults().collect();
+        broken.sort_by_key(|fault| fault.began_us);
         let (mut sum_us, mut at_us) = (0, from_us);
-        for (began_us, healed_us) in broken {
-            sum_us += (began_us.min(to_us) - at_us).max(0);
-            at_us = at_us.max(healed_us);
+        for fault in broken {
+            sum_us += (fault.began_us.min(to_us) - at_us).max(0);
+            at_us = at_us.max(fault.healed_us);
         }
         sum_us + (to_us - at_us).max(0)
     }
@@ -98,8 +105,8 @@ impl<'a> FaultWindows<'a> {
 
     /// The time span in which the record of this job was unreadable, µs.
     pub(super) fn unreadable_us(&self, id: &str) -> Option<(i64, i64)> {
-        self.faults().find_map(|fault| match &fault.beside {
-            Some(Scope { from_us, only: Only::Jobs(ids) }) if ids.iter().any(|of| of == id) => {
+        self.faults().find_map(|fault| match fault.beside.as_ref()? {
+            Scope { from_us, only: Only::Jobs(ids) } if ids.iter().any(|of| of == id) => {
                 Some((*from_us, fault.healed_us))
             }
             _ => None,
@@ -110,21 +117,18 @@ impl<'a> FaultWindows<'a> {
     /// unreadable. The rejection may arrive after the fault. A history without the bucket allows
     /// all.
     pub(super) fn refuses(&self, id: &str, job: &Job, at_us: i64) -> bool {
-        self.faults().any(|fault| {
+        self.on(at_us, at_us).any(|fault| {
             fault.kind.effects().refuses
-                && self.is_on(fault, at_us, at_us)
                 && fault.beside.as_ref().is_none_or(|beside| beside.only.concerns(id, job))
         })
     }
 
     /// Whether a publish of this job may have failed between these times.
     pub(super) fn fails_publish(&self, id: &str, job: &Job, from_us: i64, to_us: i64) -> bool {
-        self.between(|effects| effects.fails_publish, from_us, to_us)
-            || self.faults().any(|fault| {
-                fault.kind.effects().silences
-                    && self.is_on(fault, from_us, to_us)
-                    && fault.beside.as_ref().is_some_and(|beside| beside.only.concerns(id, job))
-            })
+        self.on(from_us, to_us).any(|fault| {
+            let Effects { fails_publish, silences, .. } = fault.kind.effects();
+            fails_publish || silences && fault.affects_only(id, job)
+        })
     }
 
     /// The most that Redis's clock may have been ahead at this time, µs.
@@ -154,12 +158,12 @@ impl<'a> FaultWindows<'a> {
     /// Whether a fault of these kinds was active between these times, or leases from then still
     /// ran.
     pub(super) fn between(&self, of: fn(Effects) -> bool, from_us: i64, to_us: i64) -> bool {
-        self.faults().any(|fault| of(fault.kind.effects()) && self.is_on(fault, from_us, to_us))
+        self.on(from_us, to_us).any(|fault| of(fault.kind.effects()))
     }
 
     /// Whether a promoted master may have forgotten writes for this job between these times.
     pub(super) fn rolls_back(&self, id: &str, from_us: i64, to_us: i64) -> bool {
-        self.faults().any(|fault| self.is_on(fault, from_us, to_us) && fault.rolls_back(id))
+        self.on(from_us, to_us).any(|fault| fault.rolls_back(id))
     }
 
     /// The largest jump that Redis's clock may have made between these times, µs.
@@ -169,13 +173,16 @@ impl<'a> FaultWindows<'a> {
         jumps.map(|fault| fault.kind.allows().early_us).max().unwrap_or(0)
     }
 
-    /// Whether the client library may have sent one message at both times: a fault of the broker
-    /// was active between them, and they are within the time-out of a message. After other messages
-    /// have timed out, librdkafka may repeat one that had arrived, with a new sequence number that
-    /// the broker does not recognise.
-    pub(super) fn sends_again(&self, one_us: i64, other_us: i64) -> bool {
+    /// Whether the client library may have sent one attempt twice: a fault of the broker was active
+    /// between the two, and they are within the time-out of a message. After other messages have
+    /// timed out, librdkafka may repeat one that had arrived, with a new sequence number that the
+    /// broker does not recognise.
+    pub(super) fn sends_again(&self, one: &Came<'_>, other: &Came<'_>) -> bool {
+        let (one_us, other_us) = (one.taken_us(), other.taken_us());
         let (from_us, to_us) = (one_us.min(other_us), one_us.max(other_us));
-        to_us - from_us <= timeout_us(self.head) + SLACK_US
+        one.what.attempt == other.what.attempt
+            && self.head.broker == "kafka"
+            && to_us - from_us <= timeout_us(self.head) + SLACK_US
             && self.between(|effects| effects.breaks_broker, from_us, to_us)
     }
 
@@ -203,7 +210,7 @@ impl<'a> FaultWindows<'a> {
     /// Until when an attempt in flight at this time may arrive: for a lease, or for a lease after
     /// the end of a fault that holds it back.
     pub(super) fn lands_by_us(&self, at_us: i64) -> i64 {
-        let reach_us = self.head.lease_ms * 1000 + SLACK_US;
+        let reach_us = self.lease_us() + SLACK_US;
         self.held_back(|effects| effects.holds_back, at_us, at_us + reach_us)
     }
 
@@ -218,7 +225,7 @@ impl<'a> FaultWindows<'a> {
     fn held_back(&self, of: fn(Effects) -> bool, from_us: i64, mut by_us: i64) -> i64 {
         for fault in self.faults().filter(|fault| of(fault.kind.effects())) {
             if fault.began_us <= by_us && fault.healed_us >= from_us {
-                by_us = by_us.max(fault.healed_us + self.head.lease_ms * 1000 + SLACK_US);
+                by_us = by_us.max(fault.healed_us + self.lease_us() + SLACK_US);
             }
         }
         by_us

@@ -53,6 +53,11 @@ impl Fault {
         }
     }
 
+    /// Whether the fault affects some jobs only, and this one among them.
+    pub(crate) fn affects_only(&self, id: &str, job: &Job) -> bool {
+        self.beside.as_ref().is_some_and(|beside| beside.only.concerns(id, job))
+    }
+
     /// Whether another master was promoted that may not know the last writes.
     #[must_use]
     pub fn has_forgotten(&self) -> bool {

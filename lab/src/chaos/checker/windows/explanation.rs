@@ -5,7 +5,7 @@ use super::{Copy, FaultWindow, FaultWindows};
 use crate::chaos::checker::Wrong;
 use crate::chaos::checker::verdict::Verdict;
 use crate::chaos::fault::FaultKind;
-use crate::chaos::history::{Fault, Scope};
+use crate::chaos::history::{Fault, Job};
 
 /// The longest time from the end of a lease until the job is published again, µs: scan of its
 /// bucket, claim and publication.
@@ -22,7 +22,8 @@ impl<'a> FaultWindows<'a> {
         mut copies: Vec<Copy<'a>>,
         verdict: &mut Verdict,
     ) {
-        let (reach_us, late_us) = (self.head.lease_ms * 1000 + SLACK_US, self.head.late_ms * 1000);
+        let (lease_us, late_us) = (self.lease_us(), self.head.late_ms * 1000);
+        let reach_us = lease_us + SLACK_US;
         copies.sort_by_key(|copy| copy.first_us);
         for copy in copies {
             let is_read_anew = self.is_read_anew(&copy);
@@ -30,20 +31,14 @@ impl<'a> FaultWindows<'a> {
                 let Fault { began_us, healed_us, .. } = *window.fault;
                 // The claims of a dead instance are taken over within the lease and five seconds. A
                 // batch is redelivered after the broker's own time-out.
-                let again_us = if copy.of_job {
-                    self.head.lease_ms * 1000 + MAX_TAKE_OVER_US
-                } else {
-                    late_us
-                };
+                let again_us = if copy.of_job { lease_us + MAX_TAKE_OVER_US } else { late_us };
                 // A silent target affects only its own jobs.
-                let concerns =
-                    |beside: &Scope| copy.job.is_some_and(|job| beside.only.concerns(copy.id, job));
+                let concerns = |job: &Job| window.fault.affects_only(copy.id, job);
                 // A master that is replaced affects its own buckets.
                 (!window.fault.kind.replaces_master()
                     || !copy.of_job
                     || window.fault.rolls_back(copy.id))
-                    && (!window.fault.kind.effects().silences
-                        || window.fault.beside.as_ref().is_some_and(concerns))
+                    && (!window.fault.kind.effects().silences || copy.job.is_some_and(concerns))
                     && (window.room > 0 || !copy.of_job)
                     && copy.first_us >= began_us - reach_us
                     && copy.first_us <= healed_us + reach_us
@@ -65,12 +60,10 @@ impl<'a> FaultWindows<'a> {
                 None if is_read_anew => verdict.counts.duplicates += 1,
                 None => {
                     let after_ms = (copy.again_us - copy.first_us) / 1000;
+                    let Copy { id, again_us, .. } = copy;
                     verdict.find(
                         Wrong::Unexplained,
-                        format!(
-                            "{}: again {after_ms} ms after the first, at {}",
-                            copy.id, copy.again_us
-                        ),
+                        format!("{id}: again {after_ms} ms after the first, at {again_us}"),
                     );
                 }
             }
