@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::verdict::{Counts, FaultImpact, QueueCounts, Verdict, Wrong};
 use super::windows::FaultWindows;
-use crate::chaos::history::{Fault, History, LeaseWord, Op, Phase, PoppedJob};
+use crate::chaos::history::{FINISHED, Fault, History, LeaseWord, Op, Phase, PoppedJob};
 
 /// The most that two times of Redis's clock may be apart by rounding alone, ms.
 const ROUNDING_TOLERANCE_MS: i64 = 1;
@@ -82,18 +82,19 @@ pub(super) fn check(history: &History, faults: &[Fault]) -> Verdict {
     counts.consumers = history.end().and_then(|end| end.consumers).unwrap_or_default();
     for (id, life) in &lives {
         for (breach, is_excused) in life.breaches(id, faults) {
+            let (wrong, ..) = breach.rule();
             if is_excused {
                 counts.forgotten += u64::from(breach == Breach::AttemptAgain);
             } else {
-                verdict.find(breach.wrong(), format!("{id}: {breach}: {life:?}"));
+                verdict.find(wrong, format!("{id}: {breach}: {life:?}"));
             }
         }
     }
     counts.hand_outs = lives.values().map(|life| life.hand_outs.len() as u64).sum();
     counts.unseen = lives.values().map(Life::unseen).sum();
     counts.unseen_at_most = counts.consumers.unanswered_jobs;
-    if counts.unseen > counts.unseen_at_most {
-        let (unseen, most) = (counts.unseen, counts.unseen_at_most);
+    let QueueCounts { unseen, unseen_at_most: most, .. } = counts;
+    if unseen > most {
         verdict.find(
             Wrong::Unexplained,
             format!(
@@ -122,15 +123,17 @@ pub(super) fn check(history: &History, faults: &[Fault]) -> Verdict {
 fn lives(history: &History) -> BTreeMap<&str, Life> {
     let mut lives: BTreeMap<&str, Life> = BTreeMap::new();
     for event in &history.events {
-        match (&event.op, event.phase) {
-            (Op::Schedule(sent), phase) => {
-                let life = lives.entry(&sent.id).or_default();
+        let Some(id) = event.op.id() else { continue };
+        let life = lives.entry(id).or_default();
+        match &event.op {
+            Op::Schedule(sent) => {
                 life.due_ms = sent.job.as_ref().map_or(life.due_ms, |job| job.due_ms);
-                life.accepted_ms =
-                    life.accepted_ms.or((phase == Phase::Ok).then_some(event.t_us / 1000));
+                if event.phase == Phase::Ok {
+                    life.accepted_ms.get_or_insert(event.t_us / 1000);
+                }
             }
-            (Op::Pop(popped), _) => lives.entry(&popped.id).or_default().popped(popped),
-            (Op::Lease(said), phase) => lives.entry(&said.id).or_default().said(said, phase),
+            Op::Pop(popped) => life.popped(popped),
+            Op::Lease(said) => life.said(said, event.phase),
             _ => {}
         }
     }
@@ -138,43 +141,32 @@ fn lives(history: &History) -> BTreeMap<&str, Life> {
 }
 
 impl Breach {
-    /// Whether a failover may cause it: pops do not wait for the durability level, all other
-    /// answers do.
-    fn may_be_forgotten(self) -> bool {
-        matches!(
-            self,
-            Breach::AttemptAgain | Breach::HeldByTwo | Breach::Refused | Breach::AfterFinish
-        )
-    }
-
-    fn wrong(self) -> Wrong {
+    /// The kind of violation, the words for people, and whether a failover may cause it: pops do
+    /// not wait for the durability level, all other answers do.
+    fn rule(self) -> (Wrong, &'static str, bool) {
         match self {
-            Breach::Damaged => Wrong::Damaged,
-            Breach::Unfinished => Wrong::Lost,
-            Breach::Early => Wrong::Early,
-            Breach::AttemptAgain => Wrong::WrongAttempt,
-            Breach::HeldByTwo | Breach::AfterFinish => Wrong::Unexplained,
-            Breach::Unknown | Breach::FinishedTwice | Breach::FinishedLate | Breach::Refused => {
-                Wrong::FalseVerdict
+            Self::Damaged => (Wrong::Damaged, "another body", false),
+            Self::Unfinished => (Wrong::Lost, "nobody finished it", false),
+            Self::Unknown => (Wrong::FalseVerdict, "it is not known", false),
+            Self::FinishedTwice => (Wrong::FalseVerdict, "two consumers finished it", false),
+            Self::FinishedLate => (Wrong::FalseVerdict, "finished by a lease that was over", false),
+            Self::Early => (Wrong::Early, "handed out early", false),
+            Self::AttemptAgain => {
+                (Wrong::WrongAttempt, "an attempt was handed out twice, or fell", true)
             }
+            Self::HeldByTwo => (Wrong::Unexplained, "held by two consumers at a time", true),
+            Self::Refused => {
+                (Wrong::FalseVerdict, "a word was refused while its lease lasted", true)
+            }
+            Self::AfterFinish => (Wrong::Unexplained, "handed out after its finish", true),
         }
     }
 }
 
 impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Breach::Damaged => "another body",
-            Breach::Unfinished => "nobody finished it",
-            Breach::Unknown => "it is not known",
-            Breach::FinishedTwice => "two consumers finished it",
-            Breach::FinishedLate => "finished by a lease that was over",
-            Breach::Early => "handed out early",
-            Breach::AttemptAgain => "an attempt was handed out twice, or fell",
-            Breach::HeldByTwo => "held by two consumers at a time",
-            Breach::Refused => "a word was refused while its lease lasted",
-            Breach::AfterFinish => "handed out after its finish",
-        })
+        let (_, words, _) = self.rule();
+        f.write_str(words)
     }
 }
 
@@ -194,7 +186,7 @@ impl Life {
     /// A word on a hand-out, and its answer.
     fn said(&mut self, said: &LeaseWord, phase: Phase) {
         let LeaseWord { lease, sent_ms, heard_ms, verdict, .. } = said;
-        if matches!(&**verdict, "finished" | "fired") {
+        if FINISHED.contains(&&**verdict) {
             self.over_ms = Some(self.over_ms.map_or(*heard_ms, |over_ms| over_ms.min(*heard_ms)));
         }
         if verdict == "not_found" {
@@ -224,68 +216,43 @@ impl Life {
     fn breaches(&self, id: &str, faults: &[Fault]) -> Vec<(Breach, bool)> {
         let mut breaches = Vec::new();
         // A hand-out may be forgotten: by a master that was promoted around that time.
-        let mut found = |breach: Breach, hand_outs: &[&HandOut]| {
-            let is_excused = breach.may_be_forgotten()
-                && hand_outs.iter().any(|hand_out| is_forgotten(id, hand_out, faults));
-            breaches.push((breach, is_excused));
+        let mut test = |is_broken: bool, breach: Breach, hand_outs: &[&HandOut]| {
+            let (_, _, may_be_forgotten) = breach.rule();
+            if is_broken {
+                let is_excused =
+                    may_be_forgotten && hand_outs.iter().any(|one| is_forgotten(id, one, faults));
+                breaches.push((breach, is_excused));
+            }
         };
-        if self.is_damaged {
-            found(Breach::Damaged, &[]);
-        }
-        if self.accepted_ms.is_some() && self.over_ms.is_none() {
-            found(Breach::Unfinished, &[]);
-        }
+        let is_after = |at_ms: i64, of_ms: i64| at_ms > of_ms + ROUNDING_TOLERANCE_MS;
+        let finishes = self.hand_outs.iter().filter(|one| one.finished_ms.is_some()).count();
         // Before the answer, a job may be handed out by a master that dies, and stored again by the
         // next.
-        if self
-            .accepted_ms
-            .zip(self.unknown_ms)
-            .is_some_and(|(accepted_ms, sent_ms)| sent_ms > accepted_ms)
-        {
-            found(Breach::Unknown, &[]);
-        }
-        if self.hand_outs.iter().filter(|hand_out| hand_out.finished_ms.is_some()).count() > 1 {
-            found(Breach::FinishedTwice, &[]);
-        }
-        for hand_out in &self.hand_outs {
-            if hand_out.begun_ms + ROUNDING_TOLERANCE_MS < self.due_ms {
-                found(Breach::Early, &[hand_out]);
-            }
-            if hand_out
-                .finished_ms
-                .is_some_and(|sent_ms| sent_ms > hand_out.deadline_ms + ROUNDING_TOLERANCE_MS)
-            {
-                found(Breach::FinishedLate, &[hand_out]);
-            }
-            let lasted = |refused_ms: i64| refused_ms + MAX_ANSWER_TRAVEL_MS < hand_out.deadline_ms;
-            if hand_out.refused_ms.is_some_and(lasted) && !hand_out.is_unsure {
-                found(Breach::Refused, &[hand_out]);
-            }
-            if self
-                .over_ms
-                .is_some_and(|over_ms| hand_out.begun_ms > over_ms + ROUNDING_TOLERANCE_MS)
-            {
-                found(Breach::AfterFinish, &[hand_out]);
-            }
+        let is_unknown = self.accepted_ms.is_some() && self.unknown_ms > self.accepted_ms;
+        test(self.is_damaged, Breach::Damaged, &[]);
+        test(self.accepted_ms.is_some() && self.over_ms.is_none(), Breach::Unfinished, &[]);
+        test(is_unknown, Breach::Unknown, &[]);
+        test(finishes > 1, Breach::FinishedTwice, &[]);
+        for one in &self.hand_outs {
+            let is_late = one.finished_ms.is_some_and(|ms| is_after(ms, one.deadline_ms));
+            let lasted = |refused_ms: i64| refused_ms + MAX_ANSWER_TRAVEL_MS < one.deadline_ms;
+            let is_refused = one.refused_ms.is_some_and(lasted) && !one.is_unsure;
+            let is_over = self.over_ms.is_some_and(|over_ms| is_after(one.begun_ms, over_ms));
+            test(is_after(self.due_ms, one.begun_ms), Breach::Early, &[one]);
+            test(is_late, Breach::FinishedLate, &[one]);
+            test(is_refused, Breach::Refused, &[one]);
+            test(is_over, Breach::AfterFinish, &[one]);
         }
         let mut in_time: Vec<&HandOut> = self.hand_outs.iter().collect();
         in_time.sort_by_key(|hand_out| (hand_out.begun_ms, hand_out.attempt));
         for pair in in_time.windows(2) {
             let (one, next) = (pair[0], pair[1]);
-            if next.attempt <= one.attempt {
-                found(Breach::AttemptAgain, pair);
-            }
             let end_ms = one.given_up_ms.map_or(one.deadline_ms, |ms| ms.min(one.deadline_ms));
             // A `finish` whose answer was lost ended the lease for good, or not at all.
-            if !one.is_unsure
-                && one.finished_ms.is_none()
-                && next.begun_ms + ROUNDING_TOLERANCE_MS < end_ms
-            {
-                found(Breach::HeldByTwo, pair);
-            }
-            if one.finished_ms.is_some() {
-                found(Breach::AfterFinish, &[next]);
-            }
+            let is_open = !one.is_unsure && one.finished_ms.is_none();
+            test(next.attempt <= one.attempt, Breach::AttemptAgain, pair);
+            test(is_open && is_after(end_ms, next.begun_ms), Breach::HeldByTwo, pair);
+            test(one.finished_ms.is_some(), Breach::AfterFinish, &[next]);
         }
         breaches
     }
