@@ -1,6 +1,7 @@
 //! The plan of a campaign: the order, duration and pauses of the faults. One
 //! seed gives one plan.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use rand::rngs::StdRng;
@@ -20,28 +21,21 @@ pub enum Pace {
     Dense,
 }
 
-impl Pace {
+/// The figures of a pace.
+struct Figures {
     /// The duration of a fault, ms.
-    fn hold_ms(self) -> std::ops::Range<u64> {
-        match self {
-            Pace::Even => 200..2500,
-            Pace::Dense => 50..700,
-        }
-    }
-
+    hold_ms: Range<u64>,
     /// The pause after a fault is overcome, ms.
-    fn pause_ms(self) -> std::ops::Range<u64> {
-        match self {
-            Pace::Even => 500..1500,
-            Pace::Dense => 50..300,
-        }
-    }
-
+    pause_ms: Range<u64>,
     /// The number of rounds in which a slow kind has its turn once.
-    fn rounds(self) -> u32 {
+    rounds: u32,
+}
+
+impl Pace {
+    fn figures(self) -> Figures {
         match self {
-            Pace::Even => 1,
-            Pace::Dense => 6,
+            Pace::Even => Figures { hold_ms: 200..2500, pause_ms: 500..1500, rounds: 1 },
+            Pace::Dense => Figures { hold_ms: 50..700, pause_ms: 50..300, rounds: 6 },
         }
     }
 }
@@ -77,7 +71,7 @@ impl Plan {
         // At least one kind has its turn in every round.
         let pace = if kinds.iter().all(|kind| kind.is_slow()) { Pace::Even } else { pace };
         let mut rng = StdRng::seed_from_u64(seed);
-        let round = rng.random_range(0..pace.rounds());
+        let round = rng.random_range(0..pace.figures().rounds);
         Plan { rng, kinds: kinds.to_vec(), pace, round, deck: Vec::new() }
     }
 }
@@ -86,9 +80,9 @@ impl Iterator for Plan {
     type Item = Step;
 
     fn next(&mut self) -> Option<Step> {
+        let Figures { hold_ms, pause_ms, rounds } = self.pace.figures();
         if self.deck.is_empty() {
             self.round += 1;
-            let rounds = self.pace.rounds();
             // The slow kinds are spread over the rounds.
             let mut slow = 0;
             self.deck = self.kinds.clone();
@@ -100,7 +94,7 @@ impl Iterator for Plan {
         }
         let kind = self.deck.pop()?;
         let mut ms = |range| Duration::from_millis(self.rng.random_range(range));
-        let (hold, pause) = (ms(self.pace.hold_ms()), ms(self.pace.pause_ms()));
+        let (hold, pause) = (ms(hold_ms), ms(pause_ms));
         Some(Step { kind, hold, pause, seed: self.rng.random() })
     }
 }

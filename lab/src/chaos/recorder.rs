@@ -8,7 +8,9 @@ use std::path::Path;
 use dwell::clock;
 use parking_lot::Mutex;
 
-use crate::chaos::history::{ControlRequest, Event, Op, Phase, RunHeader, Schedule, UNREADABLE};
+use crate::chaos::history::{
+    CANCELLED, Event, FINISHED, Op, Phase, RunHeader, Schedule, UNREADABLE,
+};
 
 /// Records events from any number of tasks.
 #[derive(Debug)]
@@ -22,17 +24,17 @@ struct State {
     /// The first write error, reported at the end: an incomplete history proves nothing.
     error: Option<io::Error>,
     jobs: HashMap<String, Timeline>,
-    /// The due times of outstanding deliveries, epoch ms.
-    open: HashMap<String, i64>,
     arrivals: u64,
     newest_due_ms: i64,
-    /// Jobs of a queue that were taken and are over.
+    /// Jobs that were taken and are over.
     finished: usize,
 }
 
 /// The part of a job's timeline that tells whether a result is outstanding.
 #[derive(Debug, Default)]
 struct Timeline {
+    /// The due time of the outstanding delivery, epoch ms; `None` for a job that may never arrive.
+    due_ms: Option<i64>,
     certain: bool,
     over: bool,
     asked: bool,
@@ -41,6 +43,25 @@ struct Timeline {
     cancelling: bool,
     /// The number of its requests that were returned because its record is unreadable.
     set_aside: usize,
+}
+
+impl Timeline {
+    fn is_outstanding(&self) -> bool {
+        self.certain && !self.over && !self.cancelling
+    }
+
+    fn reply(&mut self, action: &str, res: &str) {
+        match action {
+            // The answers to consumers are not waited for: a job may have several.
+            "finish" => self.over |= FINISHED.contains(&res),
+            "fail" => {}
+            "schedule" => self.certain = true,
+            _ => {
+                (self.answered, self.cancelling) = (true, false);
+                self.over |= action == "cancel" && CANCELLED.contains(&res);
+            }
+        }
+    }
 }
 
 /// The outstanding results.
@@ -72,7 +93,6 @@ impl Recorder {
             file,
             error: None,
             jobs: HashMap::new(),
-            open: HashMap::new(),
             arrivals: 0,
             newest_due_ms: 0,
             finished: 0,
@@ -98,19 +118,9 @@ impl Recorder {
     #[must_use]
     pub fn missing(&self) -> Missing {
         let state = self.state.lock();
-        let of = |test: fn(&Timeline) -> bool| {
-            let mut ids: Vec<String> = state
-                .jobs
-                .iter()
-                .filter(|(_, timeline)| test(timeline))
-                .map(|(id, _)| id.clone())
-                .collect();
-            ids.sort_unstable();
-            ids
-        };
         Missing {
-            jobs: of(|timeline| timeline.certain && !timeline.over && !timeline.cancelling),
-            answers: of(|timeline| timeline.asked && !timeline.answered),
+            jobs: state.ids(Timeline::is_outstanding),
+            answers: state.ids(|timeline| timeline.asked && !timeline.answered),
         }
     }
 
@@ -118,19 +128,9 @@ impl Recorder {
     /// for missing targets.
     #[must_use]
     pub fn overdue(&self, before_ms: i64) -> Vec<String> {
-        let state = self.state.lock();
-        let waits = |id: &str| {
-            state
-                .jobs
-                .get(id)
-                .is_some_and(|timeline| timeline.certain && !timeline.over && !timeline.cancelling)
-        };
-        state
-            .open
-            .iter()
-            .filter(|(id, due_ms)| **due_ms < before_ms && waits(id))
-            .map(|(id, _)| id.clone())
-            .collect()
+        self.state.lock().ids(|timeline| {
+            timeline.is_outstanding() && timeline.due_ms.is_some_and(|due_ms| due_ms < before_ms)
+        })
     }
 
     /// The number of requests for this job that were returned because its record is unreadable.
@@ -139,7 +139,7 @@ impl Recorder {
         self.state.lock().jobs.get(id).map_or(0, |timeline| timeline.set_aside)
     }
 
-    /// The number of jobs of a queue that were taken and are over.
+    /// The number of jobs that were taken and are over.
     #[must_use]
     pub fn finished(&self) -> usize {
         self.state.lock().finished
@@ -169,84 +169,51 @@ impl Recorder {
 }
 
 impl State {
+    /// The jobs of which this is true.
+    fn ids(&self, test: impl Fn(&Timeline) -> bool) -> Vec<String> {
+        let jobs = self.jobs.iter().filter(|(_, timeline)| test(timeline));
+        let mut ids: Vec<String> = jobs.map(|(id, _)| id.clone()).collect();
+        ids.sort_unstable();
+        ids
+    }
+
     fn note(&mut self, event: &Event) {
+        let Some(id) = event.op.id() else { return };
+        let job = self.jobs.entry(id.to_owned()).or_default();
+        let was_finished = job.certain && job.over;
         match (event.phase, &event.op) {
-            (Phase::Invoke, Op::Schedule(Schedule { id, job: Some(job), .. }))
-                if !job.absent && job.refused.is_none() =>
-            {
-                self.open.insert(id.clone(), job.due_ms);
-            }
-            (Phase::Fail, Op::Schedule(schedule)) => drop(self.open.remove(&schedule.id)),
-            (Phase::Invoke, Op::Reschedule(ControlRequest { id, due_ms: Some(due_ms), .. })) => {
-                self.open.entry(id.clone()).and_modify(|due| *due = *due_ms);
-            }
-            (Phase::Ok, Op::Schedule(schedule)) => {
-                self.finish(&schedule.id, |timeline| timeline.certain = true)
-            }
-            (Phase::Invoke, Op::Cancel(ask)) => self.timeline(&ask.id).cancelling = true,
-            (Phase::Fail, Op::Cancel(ask)) => self.timeline(&ask.id).cancelling = false,
-            (Phase::Ok, Op::Cancel(ask) | Op::Reschedule(ask) | Op::Fire(ask)) => {
-                self.timeline(&ask.id).asked = true
-            }
-            (_, Op::Reply(reply)) => {
-                let timeline = self.timeline(&reply.id);
-                if matches!(&*reply.action, "finish" | "fail") {
-                    // The answers to consumers are not waited for: a job may have several.
-                    timeline.over |=
-                        reply.action == "finish" && matches!(&*reply.res, "finished" | "fired");
-                } else if reply.action == "schedule" {
-                    timeline.certain = true;
-                } else {
-                    timeline.answered = true;
-                    timeline.cancelling = false;
-                    let cancelled = matches!(
-                        &*reply.res,
-                        "cancelled" | "cancelled_after_attempt" | "in_flight"
-                    );
-                    if reply.action == "cancel" && cancelled {
-                        timeline.over = true;
-                        self.open.remove(&reply.id);
-                    }
+            (Phase::Invoke, Op::Schedule(Schedule { job: Some(new), .. })) => {
+                if !new.absent && new.refused.is_none() {
+                    job.due_ms = Some(new.due_ms);
                 }
             }
+            (Phase::Fail, Op::Schedule(_)) => job.due_ms = None,
+            (Phase::Ok, Op::Schedule(_)) => job.certain = true,
+            (Phase::Invoke, Op::Reschedule(ask)) if ask.due_ms.is_some() => {
+                job.due_ms = job.due_ms.and(ask.due_ms);
+            }
+            (Phase::Invoke, Op::Cancel(_)) => job.cancelling = true,
+            (Phase::Fail, Op::Cancel(_)) => job.cancelling = false,
+            (Phase::Ok, Op::Cancel(_) | Op::Reschedule(_) | Op::Fire(_)) => job.asked = true,
+            (_, Op::Reply(reply)) => job.reply(&reply.action, &reply.res),
             // The job is unchanged.
             (_, Op::Reject(arrival)) if arrival.reason == UNREADABLE => {
-                let timeline = self.timeline(&arrival.id);
-                timeline.set_aside += 1;
+                job.set_aside += 1;
                 // The request of the job itself was returned. An older job of this id, if any, is
                 // still in Redis.
-                timeline.over |= arrival.action.is_empty();
-                timeline.answered = true;
-                timeline.cancelling = false;
+                job.over |= arrival.action.is_empty();
+                (job.answered, job.cancelling) = (true, false);
             }
             (_, Op::Pop(_)) => self.arrivals += 1,
-            (_, Op::Lease(said)) if matches!(&*said.verdict, "finished" | "fired") => {
-                self.finish(&said.id, |timeline| timeline.over = true)
-            }
+            (_, Op::Lease(said)) => job.over |= FINISHED.contains(&&*said.verdict),
             (_, Op::Deliver(arrival) | Op::Dead(arrival) | Op::Reject(arrival)) => {
-                self.timeline(&arrival.id).over = true;
-                self.open.remove(&arrival.id);
+                job.over = true;
                 self.arrivals += 1;
                 self.newest_due_ms = self.newest_due_ms.max(arrival.due_ms.unwrap_or(0));
             }
             _ => {}
         }
-    }
-
-    /// Changes the timeline of a job, and counts it once it is taken and over.
-    fn finish(&mut self, id: &str, change: impl FnOnce(&mut Timeline)) {
-        let timeline = self.timeline(id);
-        let before = timeline.certain && timeline.over;
-        change(timeline);
-        let is_new = timeline.certain && timeline.over && !before;
-        self.finished += usize::from(is_new);
-    }
-
-    fn timeline(&mut self, id: &str) -> &mut Timeline {
-        if !self.jobs.contains_key(id) {
-            self.jobs.insert(id.to_owned(), Timeline::default());
-        }
-        self.jobs.entry(id.to_owned()).or_default()
+        self.finished += usize::from(job.certain && job.over && !was_finished);
     }
 }
 
@@ -254,7 +221,7 @@ impl State {
 mod tests {
     use super::*;
     use crate::chaos::history::tests::head;
-    use crate::chaos::history::{Arrival, History, Job, LeaseWord, Reply};
+    use crate::chaos::history::{Arrival, ControlRequest, History, Job, LeaseWord, Reply};
 
     fn schedule(id: &str) -> Op {
         Op::schedule(id, None)

@@ -54,6 +54,7 @@ pub enum Wrong {
 
 /// Totals of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Counts {
     /// Confirmed jobs.
     pub taken: u64,
@@ -72,23 +73,18 @@ pub struct Counts {
     /// Of those, answered.
     pub answered: u64,
     /// Confirmed requests whose answer could not be published.
-    #[serde(default)]
     pub untold: u64,
     /// Jobs that their consumers confirm, and that arrived.
-    #[serde(default)]
     pub held: u64,
     /// Of those, finished by their consumers.
-    #[serde(default)]
     pub finished: u64,
     /// Copies after the first of a job, each explained by a fault.
     pub duplicates: u64,
     /// Jobs that ran again because their request was redelivered without the mark: on RabbitMQ,
     /// around a fault.
-    #[serde(default)]
     pub redelivered: u64,
     /// Duplicates with the attempt number of another copy, which the client library repeated: on
     /// Kafka, around a fault of the broker.
-    #[serde(default)]
     pub sent_again: u64,
 }
 
@@ -129,7 +125,7 @@ impl fmt::Display for LeaseStates {
 }
 
 /// A fault and its impact.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct FaultImpact {
     /// Its name.
     pub kind: String,
@@ -151,7 +147,6 @@ pub struct FaultImpact {
     /// The highest lateness of a job that fell due during the fault, µs.
     pub lateness_us: i64,
     /// The same for jobs that the fault does not affect; `None` if it affects all.
-    #[serde(default)]
     pub beside_us: Option<i64>,
     /// The target and the method.
     pub detail: String,
@@ -165,13 +160,8 @@ impl From<&Fault> for FaultImpact {
             began_us: fault.began_us,
             healed_us: fault.healed_us,
             in_flight: fault.in_flight,
-            duplicates: 0,
-            overdue: 0,
-            first_us: None,
-            last_us: None,
-            lateness_us: 0,
-            beside_us: None,
             detail: fault.detail.clone(),
+            ..FaultImpact::default()
         }
     }
 }
@@ -192,19 +182,17 @@ pub struct QueueCounts {
 }
 
 /// The result of a check.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Verdict {
     /// The totals.
     pub counts: Counts,
     /// The states of leases.
-    #[serde(default)]
     pub leases: LeaseStates,
     /// The violations, with details.
     pub findings: BTreeMap<Wrong, Vec<String>>,
     /// The faults in their order.
     pub impacts: Vec<FaultImpact>,
     /// The counts of a queue's campaign.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueCounts>,
 }
 
@@ -249,22 +237,9 @@ impl Verdict {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts {
-            taken,
-            uncertain,
-            delivered,
-            recovered,
-            dead,
-            rejected,
-            asked,
-            answered,
-            untold,
-            held,
-            finished,
-            duplicates,
-            redelivered,
-            sent_again,
-        } = self;
+        let Counts { taken, uncertain, recovered, delivered, dead, rejected, .. } = self;
+        let Counts { answered, asked, untold, duplicates, .. } = self;
+        let Counts { sent_again, redelivered, finished, held, .. } = self;
         write!(
             f,
             "{taken} jobs confirmed, {uncertain} uncertain ({recovered} of them arrived), {delivered} delivered, {dead} dead, {rejected} rejected, \
