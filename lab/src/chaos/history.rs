@@ -50,8 +50,8 @@ pub struct RunHeader {
     pub instances: usize,
     /// `redis.durability`
     pub durability: String,
-    /// `redis.mode`; older histories are of `single`.
-    #[serde(default = "single")]
+    /// `redis.mode`
+    #[serde(default = "single_redis")]
     pub redis: String,
     /// The duration of a claim, ms: `publish_timeout` and its margin.
     pub lease_ms: i64,
@@ -61,7 +61,8 @@ pub struct RunHeader {
     pub repeat: String,
 }
 
-fn single() -> String {
+/// `redis.mode` of older histories and reports.
+pub(crate) fn single_redis() -> String {
     "single".to_owned()
 }
 

@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use crate::chaos::fault::FaultKind;
-use crate::chaos::report::{FaultSummary, Memory, Report, Run, median};
+use crate::chaos::fault::{Description, FaultKind};
+use crate::chaos::report::{FaultSummary, Memory, Report, Run, median_and_most};
 use crate::markers::Markers;
 
 /// The generated part of the page.
@@ -30,23 +30,19 @@ fn written(report: &Report) -> String {
          Kafka's client retries around a fault of the broker. Jobs that RabbitMQ's redelivery of a request started anew \
          are not counted as copies.\n",
     );
-    let recoveries_ms = report.recoveries_ms();
-    if let (Some(middle), Some(most)) = (median(&recoveries_ms), recoveries_ms.iter().max()) {
+    // Writing to a string cannot fail.
+    if let Some((count, middle, most)) = report.recovery_ms() {
         let _ = write!(
             text,
-            "\nOf all {} faults together: recovery {middle} ms, at most {most} ms.\n",
-            recoveries_ms.len()
+            "\nOf all {count} faults together: recovery {middle} ms, at most {most} ms.\n"
         );
     }
     for kind in FaultKind::all() {
-        let description = kind.description();
-        // Writing to a string cannot fail.
-        let _ = write!(text, "\n### {kind}\n\n{}.\n\n", sentence(&description.injected));
+        let Description { injected, effect, visible } = kind.description();
+        let [injected, effect, visible] = [injected, effect, visible].map(|words| sentence(&words));
         let _ = write!(
             text,
-            "- What happens: {}.\n- What you see: {}.\n",
-            sentence(&description.effect),
-            sentence(&description.visible)
+            "\n### {kind}\n\n{injected}.\n\n- What happens: {effect}.\n- What you see: {visible}.\n"
         );
         if let Some(summary) = report.faults.get(&kind.to_string()) {
             let _ = writeln!(text, "- Measured: {}.", measured(summary));
@@ -57,31 +53,23 @@ fn written(report: &Report) -> String {
          |---|---|---|---|---|---|---|---|---|---|\n",
     );
     for run in &report.runs {
+        let Run { broker, redis, seed, commit, durability, instances, .. } = run;
+        let Run { faults, jobs, struck_seconds, .. } = run;
         let verdict = if run.sound { "sound" } else { "not sound" };
         let again = if run.checked_again { ", checked again" } else { "" };
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {verdict}{again} |",
-            run.broker,
-            run.redis,
-            run.seed,
-            run.commit,
-            run.durability,
-            run.instances,
-            run.faults,
-            run.jobs,
-            run.struck_seconds
+            "| {broker} | {redis} | {seed} | {commit} | {durability} | {instances} | {faults} | {jobs} | {struck_seconds} | {verdict}{again} |"
         );
     }
     if report.runs.iter().any(|run| run.checked_again) {
         text.push_str("\nChecked again: a later checker judged the history of the run.\n");
     }
     let _ = write!(text, "\nAll together: {}.\n\nOf leases: {}.\n", report.counts, report.leases);
-    if let Some(run) = report.runs.last() {
+    if let Some(Run { commit, repeat, .. }) = report.runs.last() {
         let _ = write!(
             text,
-            "\nOne of them again, at its commit {}: `cargo build -p dwell -p dwell-lab --bins && target/debug/dwell-lab chaos {}`.\n",
-            run.commit, run.repeat
+            "\nOne of them again, at its commit {commit}: `cargo build -p dwell -p dwell-lab --bins && target/debug/dwell-lab chaos {repeat}`.\n"
         );
     }
     let longest = |run: &Run| run.memory.iter().max_by_key(|memory| memory.seconds).cloned();
@@ -107,12 +95,11 @@ fn sentence(words: &str) -> String {
 fn measured(summary: &FaultSummary) -> String {
     let FaultSummary { count, duplicates, first_ms, last_ms, lateness_ms, beside_ms } = summary;
     let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
-    let number = |values: &[i64]| median(values).zip(values.iter().max().copied());
-    let recovery = number(first_ms).map_or_else(
+    let recovery = median_and_most(first_ms).map_or_else(
         || "no job arrived after it".to_owned(),
         |(middle, most)| format!("recovery {middle} ms, at most {most} ms"),
     );
-    let all = number(last_ms).map_or_else(
+    let all = median_and_most(last_ms).map_or_else(
         || "no backlog".to_owned(),
         |(middle, most)| format!("backlog drained after {middle} ms, at most {most} ms"),
     );

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use self::memory::Memory;
 use self::memory::memory;
 use crate::chaos::checker::verdict::{Counts, FaultImpact, LeaseStates, Verdict, Wrong};
-use crate::chaos::history::History;
+use crate::chaos::history::{History, single_redis};
 use crate::words;
 
 /// The report of one or more campaigns.
@@ -44,7 +44,7 @@ pub struct Run {
     /// `redis.durability`
     pub durability: String,
     /// `redis.mode`; older reports are of `single`.
-    #[serde(default = "single")]
+    #[serde(default = "single_redis")]
     pub redis: String,
     /// From the first event to the last, seconds.
     pub seconds: i64,
@@ -64,10 +64,6 @@ pub struct Run {
     pub repeat: String,
     /// Memory of each instance.
     pub memory: Vec<Memory>,
-}
-
-fn single() -> String {
-    "single".to_owned()
 }
 
 /// The summary of one kind of fault.
@@ -93,44 +89,36 @@ impl Report {
     /// The report of one run.
     #[must_use]
     pub fn of(history: &History, verdict: &Verdict) -> Report {
-        let head = &history.head;
-        let times = || history.events.iter().map(|event| event.t_us);
-        let seconds =
-            times().max().unwrap_or(0).saturating_sub(times().min().unwrap_or(0)) / 1_000_000;
-        let run = Run {
-            broker: head.broker.clone(),
-            seed: head.seed,
-            commit: head.commit.clone(),
-            instances: head.instances,
-            durability: head.durability.clone(),
-            redis: head.redis.clone(),
-            seconds,
-            faults: verdict.impacts.len(),
-            struck_seconds: struck_seconds(&verdict.impacts),
-            checked_again: false,
-            jobs: verdict.counts.taken,
-            sound: verdict.is_sound(),
-            repeat: head.repeat.clone(),
-            memory: memory(&history.events),
-        };
-        let mut faults: BTreeMap<String, FaultSummary> = BTreeMap::new();
-        for impact in &verdict.impacts {
-            faults.entry(impact.kind.clone()).or_default().add(FaultSummary {
-                count: 1,
-                duplicates: impact.duplicates,
-                first_ms: impact.first_us.map(|us| us / 1000).into_iter().collect(),
-                last_ms: impact.last_us.map(|us| us / 1000).into_iter().collect(),
-                lateness_ms: impact.lateness_us / 1000,
-                beside_ms: impact.beside_us.map(|us| us / 1000),
-            });
-        }
+        let head = history.head.clone();
+        let (counts, leases, impacts) = (verdict.counts, verdict.leases, &verdict.impacts);
         let named = |what: &String| format!("{} {}: {what}", head.broker, head.seed);
-        let findings = verdict
-            .findings
-            .iter()
-            .map(|(wrong, whats)| (*wrong, whats.iter().map(named).collect()))
-            .collect();
-        Report { runs: vec![run], counts: verdict.counts, leases: verdict.leases, faults, findings }
+        let findings = verdict.findings.iter();
+        let findings =
+            findings.map(|(wrong, whats)| (*wrong, whats.iter().map(named).collect())).collect();
+        let mut faults: BTreeMap<String, FaultSummary> = BTreeMap::new();
+        for impact in impacts {
+            faults.entry(impact.kind.clone()).or_default().add(FaultSummary::of(impact));
+        }
+        let times = || history.events.iter().map(|event| event.t_us);
+        let struck = impacts.iter().map(|impact| impact.began_us);
+        let healed = impacts.iter().map(|impact| impact.healed_us);
+        let run = Run {
+            seconds: seconds(times().min(), times().max()),
+            faults: impacts.len(),
+            struck_seconds: seconds(struck.min(), healed.max()),
+            checked_again: false,
+            jobs: counts.taken,
+            sound: verdict.is_sound(),
+            memory: memory(&history.events),
+            broker: head.broker,
+            seed: head.seed,
+            commit: head.commit,
+            instances: head.instances,
+            durability: head.durability,
+            redis: head.redis,
+            repeat: head.repeat,
+        };
+        Report { runs: vec![run], counts, leases, faults, findings }
     }
 
     /// Merges two reports.
@@ -148,10 +136,12 @@ impl Report {
         self
     }
 
-    /// The time from each heal until a job arrived, of all faults, ms.
-    #[must_use]
-    pub fn recoveries_ms(&self) -> Vec<i64> {
-        self.faults.values().flat_map(|tally| tally.first_ms.iter().copied()).collect()
+    /// The time from each heal until a job arrived, of all faults: how many there are, their median
+    /// and their maximum, ms.
+    pub(super) fn recovery_ms(&self) -> Option<(usize, i64, i64)> {
+        let all: Vec<i64> =
+            self.faults.values().flat_map(|summary| summary.first_ms.iter().copied()).collect();
+        median_and_most(&all).map(|(middle, most)| (all.len(), middle, most))
     }
 
     /// A run that both reports contain and that would count twice.
@@ -172,6 +162,18 @@ impl Report {
 }
 
 impl FaultSummary {
+    fn of(impact: &FaultImpact) -> FaultSummary {
+        let ms = |us: Option<i64>| us.map(|us| us / 1000);
+        FaultSummary {
+            count: 1,
+            duplicates: impact.duplicates,
+            first_ms: ms(impact.first_us).into_iter().collect(),
+            last_ms: ms(impact.last_us).into_iter().collect(),
+            lateness_ms: impact.lateness_us / 1000,
+            beside_ms: ms(impact.beside_us),
+        }
+    }
+
     fn add(&mut self, more: FaultSummary) {
         self.count += more.count;
         self.duplicates += more.duplicates;
@@ -190,38 +192,23 @@ impl Run {
     }
 }
 
-fn struck_seconds(impacts: &[FaultImpact]) -> i64 {
-    let began_us = impacts.iter().map(|impact| impact.began_us).min();
-    let healed_us = impacts.iter().map(|impact| impact.healed_us).max();
-    began_us
-        .zip(healed_us)
-        .map_or(0, |(began_us, healed_us)| healed_us.saturating_sub(began_us) / 1_000_000)
+/// From one time to the other, epoch µs; 0 without them.
+fn seconds(from_us: Option<i64>, to_us: Option<i64>) -> i64 {
+    from_us.zip(to_us).map_or(0, |(from_us, to_us)| to_us.saturating_sub(from_us) / 1_000_000)
 }
 
-/// The median, the later of two.
-#[must_use]
-pub fn median(values: &[i64]) -> Option<i64> {
+/// The median, the later of two, and the maximum.
+pub(super) fn median_and_most(values: &[i64]) -> Option<(i64, i64)> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
-    sorted.get(sorted.len() / 2).copied()
+    Some((*sorted.get(sorted.len() / 2)?, *sorted.last()?))
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Run {
-            broker,
-            redis,
-            seed,
-            instances,
-            durability,
-            seconds,
-            faults,
-            jobs,
-            sound,
-            memory,
-            ..
-        } in &self.runs
-        {
+        for run in &self.runs {
+            let Run { broker, redis, seed, instances, durability, .. } = run;
+            let Run { seconds, faults, jobs, sound, memory, .. } = run;
             let word = if *sound { "sound" } else { "NOT SOUND" };
             writeln!(
                 f,
@@ -232,12 +219,10 @@ impl fmt::Display for Report {
             }
         }
         writeln!(f, "{}\n{}", self.counts, self.leases)?;
-        let recoveries_ms = self.recoveries_ms();
-        if let (Some(middle), Some(most)) = (median(&recoveries_ms), recoveries_ms.iter().max()) {
+        if let Some((count, middle, most)) = self.recovery_ms() {
             writeln!(
                 f,
-                "{} faults: deliveries resume {middle} ms after the heal (median), {most} ms at most",
-                recoveries_ms.len()
+                "{count} faults: deliveries resume {middle} ms after the heal (median), {most} ms at most"
             )?;
         }
         writeln!(
@@ -245,14 +230,11 @@ impl fmt::Display for Report {
             "{:26} {:>5} {:>6} {:>9} {:>9} {:>9} {:>9}",
             "fault", "times", "copies", "first ms", "at most", "all ms", "latest ms"
         )?;
-        for (kind, tally) in &self.faults {
-            let FaultSummary { count, duplicates, first_ms, last_ms, lateness_ms, .. } = tally;
-            let number = |value: Option<i64>| {
-                value.map_or_else(|| "-".to_owned(), |value| value.to_string())
-            };
-            let (first, at_most) =
-                (number(median(first_ms)), number(first_ms.iter().max().copied()));
-            let all = number(last_ms.iter().max().copied());
+        for (kind, summary) in &self.faults {
+            let FaultSummary { count, duplicates, first_ms, last_ms, lateness_ms, .. } = summary;
+            let number = |of: Option<i64>| of.map_or_else(|| "-".to_owned(), |of| of.to_string());
+            let (first, at_most) = median_and_most(first_ms).unzip();
+            let [first, at_most, all] = [first, at_most, last_ms.iter().max().copied()].map(number);
             writeln!(
                 f,
                 "{kind:26} {count:>5} {duplicates:>6} {first:>9} {at_most:>9} {all:>9} {lateness_ms:>9}"
@@ -341,6 +323,7 @@ mod tests {
 
     #[test]
     fn the_median_of_nothing_is_none() {
+        let median = |values: &[i64]| median_and_most(values).map(|(middle, _)| middle);
         assert_eq!((median(&[]), median(&[3, 1, 2]), median(&[1, 2])), (None, Some(2), Some(2)));
     }
 }
