@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 
 pub use self::memory::Memory;
 use self::memory::memory;
-use crate::chaos::checker::verdict::{Counts, FaultImpact, LeaseStates, Verdict, Wrong};
+use crate::chaos::checker::verdict::{
+    Counts, FaultImpact, LeaseStates, Verdict, Wrong, write_findings,
+};
 use crate::chaos::history::{History, single_redis};
-use crate::words;
 
 /// The report of one or more campaigns.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -240,13 +241,7 @@ impl fmt::Display for Report {
                 "{kind:26} {count:>5} {duplicates:>6} {first:>9} {at_most:>9} {all:>9} {lateness_ms:>9}"
             )?;
         }
-        for (wrong, whats) in &self.findings {
-            writeln!(f, "{}: {}", words::word(wrong), whats.len())?;
-            for what in whats.iter().take(20) {
-                writeln!(f, "  {what}")?;
-            }
-        }
-        Ok(())
+        write_findings(f, &self.findings)
     }
 }
 

@@ -263,15 +263,23 @@ impl fmt::Display for Verdict {
         let sound = if self.is_sound() { "sound" } else { "NOT SOUND" };
         write!(f, "{sound}: {}", self.counts)?;
         self.queue.map_or(Ok(()), |queue| write!(f, "\n  {queue:?}"))?;
-        for (wrong, whats) in &self.findings {
-            write!(f, "\n  {}: {}", word(wrong), whats.len())?;
-            for what in whats.iter().take(MAX_REPORTED_VIOLATIONS) {
-                write!(f, "\n    {what}")?;
-            }
-            if whats.len() > MAX_REPORTED_VIOLATIONS {
-                write!(f, "\n    and {} more", whats.len() - MAX_REPORTED_VIOLATIONS)?;
-            }
-        }
-        Ok(())
+        write_findings(f, &self.findings)
     }
+}
+
+/// Writes the violations, the first of each kind.
+pub(crate) fn write_findings(
+    f: &mut fmt::Formatter<'_>,
+    findings: &BTreeMap<Wrong, Vec<String>>,
+) -> fmt::Result {
+    for (wrong, whats) in findings {
+        write!(f, "\n  {}: {}", word(wrong), whats.len())?;
+        for what in whats.iter().take(MAX_REPORTED_VIOLATIONS) {
+            write!(f, "\n    {what}")?;
+        }
+        if whats.len() > MAX_REPORTED_VIOLATIONS {
+            write!(f, "\n    and {} more", whats.len() - MAX_REPORTED_VIOLATIONS)?;
+        }
+    }
+    Ok(())
 }

@@ -42,8 +42,8 @@ struct FaultWindow<'a> {
 
 impl FaultWindow<'_> {
     /// The number of copies that an instance must have counted.
-    fn owed(&self) -> usize {
-        self.copies.iter().filter(|copy| !copy.by_client).count()
+    fn owed(&self) -> u64 {
+        self.copies.iter().filter(|copy| !copy.by_client).count() as u64
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{FaultWindow, FaultWindows};
 use crate::chaos::checker::timeline::{Came, Timeline};
 use crate::chaos::checker::verdict::FaultImpact;
-use crate::chaos::history::{Fault, Job, Scope};
+use crate::chaos::history::Fault;
 
 impl FaultWindows<'_> {
     /// The impact of each fault.
@@ -11,18 +11,13 @@ impl FaultWindows<'_> {
         &self,
         timelines: impl Iterator<Item = &'b Timeline<'b>> + Clone,
     ) -> Vec<FaultImpact> {
-        let lease_us = self.head.lease_ms * 1000;
-        let healed_before = |began_us: i64| {
-            self.faults().map(|fault| fault.healed_us).filter(|at_us| *at_us <= began_us).max()
+        let impact_of = |window: &FaultWindow<'_>| {
+            let began_us = window.fault.began_us;
+            let healed = self.faults().map(|fault| fault.healed_us);
+            let earlier_us = healed.filter(|at_us| *at_us <= began_us).max().unwrap_or(i64::MIN);
+            impact(window, earlier_us.max(began_us - self.lease_us()), timelines.clone())
         };
-        let owes_from = |window: &FaultWindow<'_>| {
-            (window.fault.began_us - lease_us)
-                .max(healed_before(window.fault.began_us).unwrap_or(i64::MIN))
-        };
-        self.windows
-            .iter()
-            .map(|window| impact(window, owes_from(window), timelines.clone()))
-            .collect()
+        self.windows.iter().map(impact_of).collect()
     }
 }
 
@@ -38,12 +33,10 @@ fn impact<'a>(
     // After the heal: the first arrival, and the earliest possible one.
     let mut after: Option<(i64, i64)> = None;
     for timeline in timelines {
+        let Some(job) = timeline.job.filter(|job| !job.absent) else { continue };
         let Some(came @ Came { what, .. }) = timeline.deliveries.first() else { continue };
-        let at_us = came.taken_us();
-        let (Some(due_ms), false) = (what.due_ms, timeline.job.is_none_or(|job| job.absent)) else {
-            continue;
-        };
-        let due_us = due_ms * 1000;
+        let Some(due_ms) = what.due_ms else { continue };
+        let (at_us, due_us) = (came.taken_us(), due_ms * 1000);
         if at_us >= healed_us {
             let could_us = due_us.max(timeline.sent_us);
             let (first_us, since_us) = after.unwrap_or((at_us, could_us));
@@ -55,24 +48,17 @@ fn impact<'a>(
             continue;
         }
         impact.lateness_us = impact.lateness_us.max(at_us - due_us);
-        let served = |beside: &&Scope, job: &&Job| {
-            (timeline.certain && timeline.sent_us >= began_us)
-                && beside.from_us <= due_us
-                && !beside.only.concerns(&what.id, job)
-        };
-        if window
-            .fault
-            .beside
-            .as_ref()
-            .zip(timeline.job)
-            .is_some_and(|(beside, job)| served(&beside, &job))
+        if let Some(beside) = &window.fault.beside
+            && timeline.certain
+            && timeline.sent_us >= began_us
+            && beside.from_us <= due_us
+            && !beside.only.concerns(&what.id, job)
         {
             impact.beside_us = impact.beside_us.max(Some(at_us - due_us.max(timeline.sent_us)));
         }
         if at_us >= healed_us {
-            let after_us = at_us - healed_us;
             impact.overdue += 1;
-            impact.last_us = Some(impact.last_us.map_or(after_us, |last| last.max(after_us)));
+            impact.last_us = impact.last_us.max(Some(at_us - healed_us));
         }
     }
     impact.first_us = after.map(|(first_us, since_us)| (first_us - since_us.max(healed_us)).max(0));

@@ -2,40 +2,29 @@
 
 use super::limits::{SLACK_US, timeout_us};
 use crate::chaos::fault::FaultKind;
-use crate::chaos::history::{Event, Fault, HOST, History, Op};
+use crate::chaos::history::{Fault, HOST, History, Op};
 
 /// The number of copies that a fault may explain.
 pub(super) fn room(fault: &Fault, history: &History) -> u64 {
-    let allowance = fault.kind.allows();
+    let Fault { kind, began_us, healed_us, in_flight, .. } = *fault;
     // A publication without an answer ends at the publish timeout, and the next one takes its
     // place.
-    let rounds = if fault.kind.effects().stops_instance {
-        1
-    } else {
-        1 + (fault.healed_us - fault.began_us) / timeout_us(&history.head)
-    };
-    let rounds = u64::try_from(rounds).unwrap_or(1);
-    let in_flight = if allowance.duplicates_of_in_flight { fault.in_flight * rounds } else { 0 };
-    // Completions just before the fault, or by the abandoned master.
-    let lost = |event: &&Event| match &event.op {
-        Op::Deliver(what) => {
-            (fault.began_us - SLACK_US..=fault.healed_us).contains(&event.t_us)
-                && fault.rolls_back(&what.id)
-        }
-        _ => false,
-    };
-    let unreplicated =
-        if fault.has_forgotten() { history.events.iter().filter(lost).count() as u64 } else { 0 };
+    let turns = (healed_us - began_us) / timeout_us(&history.head);
+    let turns = if kind.effects().stops_instance { 0 } else { u64::try_from(turns).unwrap_or(0) };
+    let copied = if kind.allows().duplicates_of_in_flight { in_flight * (1 + turns) } else { 0 };
     // Each request that the host takes loses its answer at once, and the next one takes its place.
-    let unanswered = |event: &&Event| {
-        matches!(event.op, Op::Deliver(_))
-            && event.proc == HOST
-            && (fault.began_us..=fault.healed_us).contains(&event.t_us)
-    };
-    let unanswered = if fault.kind == FaultKind::HostDropsAnswers {
-        history.events.iter().filter(unanswered).count() as u64
-    } else {
-        0
-    };
-    in_flight + unreplicated + unanswered
+    let loses_answers = kind == FaultKind::HostDropsAnswers;
+    if !loses_answers && !fault.has_forgotten() {
+        return copied;
+    }
+    let delivered = history.events.iter().map(|event| {
+        let Op::Deliver(what) = &event.op else { return 0 };
+        // Completions just before the fault, or by the abandoned master.
+        let is_forgotten =
+            (began_us - SLACK_US..=healed_us).contains(&event.t_us) && fault.rolls_back(&what.id);
+        let is_unanswered =
+            loses_answers && event.proc == HOST && (began_us..=healed_us).contains(&event.t_us);
+        u64::from(is_forgotten) + u64::from(is_unanswered)
+    });
+    copied + delivered.sum::<u64>()
 }
