@@ -244,10 +244,8 @@ impl Case<'_, '_> {
                 |asked_us| windows.behind_us(asked_us).max(windows.behind_us(came.taken_us()));
             if !what.due_ms.is_some_and(|due_ms| timeline.may_be_due(job, due_ms, behind_us)) {
                 let (due_ms, asked_ms) = (what.due_ms, job.due_ms);
-                self.find(
-                    Wrong::Misdated,
-                    format!("on {topic}: due {due_ms:?}, asked for {asked_ms}"),
-                );
+                let why = format!("on {topic}: due {due_ms:?}, asked for {asked_ms}");
+                self.find(Wrong::Misdated, why);
             }
         }
     }
@@ -316,10 +314,8 @@ impl Case<'_, '_> {
         let is_last = |(waits, attempt): (&Vec<u64>, u32)| attempt as usize > waits.len();
         if !may || !job.retry_ms.as_ref().zip(attempt).is_some_and(is_last) {
             let retry_ms = &job.retry_ms;
-            self.find(
-                Wrong::DeadTooEarly,
-                format!("`{reason}` at attempt {attempt:?} with retry {retry_ms:?}"),
-            );
+            let why = format!("`{reason}` at attempt {attempt:?} with retry {retry_ms:?}");
+            self.find(Wrong::DeadTooEarly, why);
         }
     }
 
@@ -347,10 +343,8 @@ impl Case<'_, '_> {
             && (late_us - waits_us) / 1000 > MAX_UNAFFECTED_LATENESS_MS
         {
             let (late_ms, kind) = (late_us / 1000, fault.kind);
-            self.find(
-                Wrong::Late,
-                format!("{late_ms} ms late during {kind}, which does not affect it"),
-            );
+            let why = format!("{late_ms} ms late during {kind}, which does not affect it");
+            self.find(Wrong::Late, why);
         }
     }
 }

@@ -19,23 +19,16 @@ impl Case<'_, '_> {
             match *action {
                 // Repeated by the producer or the broker, and recognised; or unreadable: see below.
                 "schedule" if ["added", "duplicate", UNREADABLE].contains(res) => {}
-                "schedule" => self.find(
-                    Wrong::FalseVerdict,
-                    format!("schedule is `{res}`, and it was sent once"),
-                ),
+                "schedule" => self.find(Wrong::FalseVerdict, format!("`{res}` for one schedule")),
                 // See `consumer`.
                 "finish" | "fail" if job.consumer.is_some() => {}
                 _ if timeline.has_asked(action) => {}
-                _ => self.find(
-                    Wrong::Unexpected,
-                    format!("`{res}` for `{action}`, which was not requested"),
-                ),
+                _ => self.find(Wrong::Unexpected, format!("`{res}` for no `{action}`")),
             }
             if self.is_misread(heard) {
-                self.find(
-                    Wrong::FalseVerdict,
-                    format!("{action} is `{res}` at {at_us}, which does not fit whether its record was readable"),
-                );
+                let why =
+                    format!("{action} is `{res}` at {at_us}, against the state of its record");
+                self.find(Wrong::FalseVerdict, why);
             }
         }
         for ask in &timeline.asks {
@@ -103,10 +96,9 @@ impl Case<'_, '_> {
         };
         if lie {
             let (arrivals, due_ms) = (timeline.deliveries.len(), job.due_ms);
-            self.find(
-                Wrong::FalseVerdict,
-                format!("{action} is `{verdict}`, but it arrived {arrivals} times, due {due_ms}"),
-            );
+            let why =
+                format!("{action} is `{verdict}`, but it arrived {arrivals} times, due {due_ms}");
+            self.find(Wrong::FalseVerdict, why);
         }
     }
 

@@ -27,26 +27,19 @@ impl Case<'_, '_> {
         let may_be_over =
             is_over || timeline.words("finish").count() > timeline.heard("finish").count();
         if timeline.certain && came && !self.died() && !may_be_over {
-            self.find(
-                Wrong::Lost,
-                "nobody finished it, and it was neither repeated to its end nor is it dead",
-            );
+            self.find(Wrong::Lost, "neither finished, nor repeated to its end, nor dead");
         }
         if let Some(finished_us) = finished_us(timeline)
             && self.continues(finished_us)
         {
-            self.find(
-                Wrong::FalseVerdict,
-                format!("it was finished at {finished_us}, and came again"),
-            );
+            let why = format!("it was finished at {finished_us}, and came again");
+            self.find(Wrong::FalseVerdict, why);
         }
         for heard @ Heard { at_us, action, res } in &timeline.replies {
             if matches!(*action, "finish" | "fail") && self.is_false(heard) {
                 let words = &timeline.words;
-                self.find(
-                    Wrong::FalseVerdict,
-                    format!("{action} is `{res}` at {at_us}, words {words:?}"),
-                );
+                let why = format!("{action} is `{res}` at {at_us}, words {words:?}");
+                self.find(Wrong::FalseVerdict, why);
             }
         }
         // The job is removed once.
@@ -131,10 +124,9 @@ impl Case<'_, '_> {
             let late_ms = windows.unbroken_us(due_us, at_us) / 1000;
             if late_ms > windows.head.late_ms {
                 let attempt = pair[0].what.attempt;
-                self.find(
-                    Wrong::Late,
-                    format!("after attempt {attempt:?} {late_ms} ms late without an active fault"),
-                );
+                let why =
+                    format!("after attempt {attempt:?} {late_ms} ms late without an active fault");
+                self.find(Wrong::Late, why);
             }
         }
     }

@@ -95,12 +95,8 @@ pub(super) fn check(history: &History, faults: &[Fault]) -> Verdict {
     counts.unseen_at_most = counts.consumers.unanswered_jobs;
     let QueueCounts { unseen, unseen_at_most: most, .. } = counts;
     if unseen > most {
-        verdict.find(
-            Wrong::Unexplained,
-            format!(
-                "{unseen} attempts were seen by nobody, and pops without an answer explain {most}"
-            ),
-        );
+        let why = format!("{unseen} attempts seen by nobody, of which lost answers explain {most}");
+        verdict.find(Wrong::Unexplained, why);
     }
     let count = |is: fn(&Life) -> bool| lives.values().filter(|life| is(life)).count() as u64;
     verdict.counts = Counts {

@@ -221,10 +221,8 @@ impl Verdict {
             self.find(Wrong::NotEmpty, format!("the ingest has not acknowledged {left} requests"));
         }
         if end.scheduled + end.reserved > 0 {
-            self.find(
-                Wrong::NotEmpty,
-                format!("{} jobs wait and {} are claimed", end.scheduled, end.reserved),
-            );
+            let why = format!("{} jobs wait and {} are claimed", end.scheduled, end.reserved);
+            self.find(Wrong::NotEmpty, why);
         }
         for damage in &end.damage {
             self.find(Wrong::Damage, damage);

@@ -61,10 +61,8 @@ impl<'a> FaultWindows<'a> {
                 None => {
                     let after_ms = (copy.again_us - copy.first_us) / 1000;
                     let Copy { id, again_us, .. } = copy;
-                    verdict.find(
-                        Wrong::Unexplained,
-                        format!("{id}: again {after_ms} ms after the first, at {again_us}"),
-                    );
+                    let why = format!("{id}: again {after_ms} ms after the first, at {again_us}");
+                    verdict.find(Wrong::Unexplained, why);
                 }
             }
         }
