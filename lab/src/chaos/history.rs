@@ -219,7 +219,8 @@ impl History {
             return Err(unreadable(1, why));
         }
         let event = |(number, line): (usize, &str)| {
-            serde_json::from_str(line).map_err(|error| unreadable(number, error.to_string()))
+            serde_json::from_str::<Event>(line)
+                .map_err(|error| unreadable(number, error.to_string()))
         };
         let events = lines.map(event).collect::<Result<Vec<Event>, Unreadable>>()?;
         Ok(History { head, events })

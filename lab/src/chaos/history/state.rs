@@ -71,13 +71,7 @@ pub struct DeadJob {
 #[serde(untagged)]
 enum DeadEntry {
     Id(String),
-    Job {
-        id: String,
-        #[serde(default)]
-        reason: Option<String>,
-        #[serde(default)]
-        attempt: Option<u32>,
-    },
+    Job { id: String, reason: Option<String>, attempt: Option<u32> },
 }
 
 impl From<DeadEntry> for DeadJob {

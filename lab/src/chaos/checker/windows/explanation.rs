@@ -73,17 +73,14 @@ impl<'a> FaultWindows<'a> {
     /// message later.
     fn is_read_anew(&self, copy: &Copy<'_>) -> bool {
         let late_us = self.head.late_ms * 1000;
-        let forgot = |fault: &Fault| {
-            fault.kind == FaultKind::BrokerKill
-                && (copy.first_us..=copy.first_us + MAX_LOST_ACK_AGE_US).contains(&fault.began_us)
-        };
-        let anew = |fault: &Fault| {
-            fault.kind == FaultKind::ConsumerDeleted
-                && (fault.began_us..=fault.healed_us + late_us).contains(&copy.again_us)
-        };
+        let forgets_us = copy.first_us..=copy.first_us + MAX_LOST_ACK_AGE_US;
+        let of = |kind: FaultKind| self.faults().filter(move |fault| fault.kind == kind);
+        let killed = of(FaultKind::BrokerKill).map(|kill| kill.began_us);
+        let killed_us = killed.filter(|began_us| forgets_us.contains(began_us)).min();
         !copy.of_job
-            && self.faults().filter(|kill| forgot(kill)).any(|kill| {
-                self.faults().any(|fault| anew(fault) && kill.began_us <= fault.healed_us)
+            && of(FaultKind::ConsumerDeleted).any(|fault| {
+                (fault.began_us..=fault.healed_us + late_us).contains(&copy.again_us)
+                    && killed_us.is_some_and(|killed_us| killed_us <= fault.healed_us)
             })
     }
 }
