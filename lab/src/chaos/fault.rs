@@ -1,201 +1,78 @@
-//! The faults: their kinds, the systems that they apply to, and what a checker allows
-//! for each.
+//! The faults: their kinds, the systems that they apply to, and what a checker allows for each, as
+//! told by `faults.toml`.
 
-mod description;
-mod effects;
+mod table;
 
 use std::time::Duration;
 
-use dwell::config::RedisMode;
-use dwell_testkit::servers::BrokerKind;
 use serde::{Deserialize, Serialize};
 
-pub use self::description::Description;
-pub(crate) use self::effects::Effects;
+pub use self::table::Description;
+use self::table::{ALL, TABLE};
+pub(crate) use self::table::{Effects, InQueues};
 use crate::chaos::system::SystemOptions;
 use crate::words;
 
 /// The jump of Redis's clock.
 pub(crate) const REDIS_CLOCK_JUMP: Duration = Duration::from_secs(5);
 
-/// What is to know of a kind of fault.
-struct Traits {
-    /// Whether the fault applies to such a system.
-    applies: fn(&SystemOptions) -> bool,
-    /// Whether jobs in flight may arrive twice.
-    copies: bool,
-    /// Whether it takes ten seconds and more, with its recovery.
-    is_slow: bool,
-    effects: Effects,
-    queues: InQueues,
-}
-
-/// When the queue scenario injects a fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum InQueues {
-    /// Unless the command names others.
-    Always,
-    /// If the command names it.
-    Named,
-    Never,
-}
-
-const ALWAYS: InQueues = InQueues::Always;
-const NAMED: InQueues = InQueues::Named;
-const NEVER: InQueues = InQueues::Never;
-const COPIES: bool = true;
-const ONCE: bool = false;
-const SLOW: bool = true;
-const FAST: bool = false;
-
-/// The kinds of faults, once, each with its traits.
-macro_rules! faults {
-    ($($name:ident: $applies:ident, $copies:ident, $pace:ident, $effects:ident, $queues:ident;)+) => {
-        /// A kind of fault, in JSON by its name with hyphens. [`FaultKind::description`] tells the
-        /// action of each.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(rename_all = "kebab-case")]
-        #[allow(missing_docs, reason = "each has its description")]
-        pub enum FaultKind { $($name,)+ }
-
-        impl FaultKind {
-            const ALL: &'static [FaultKind] = &[$(FaultKind::$name,)+];
-
-            fn traits(self) -> Traits {
-                match self {
-                    $(FaultKind::$name => Traits {
-                        applies: $applies,
-                        copies: $copies,
-                        is_slow: $pace,
-                        effects: effects::$effects,
-                        queues: $queues,
-                    },)+
-                }
-            }
-        }
-    };
-}
-
-// The columns are those of `Traits`.
-faults! {
-    DwellKill: anywhere, COPIES, SLOW, STOPS, ALWAYS;
-    DwellFreeze: anywhere, COPIES, SLOW, FREEZES, NAMED;
-    // All jobs are released or settled before the end.
-    DwellTerm: anywhere, ONCE, FAST, STOPS, ALWAYS;
-    // Another instance must continue.
-    InstanceCutOff: one_for_many, COPIES, SLOW, REQUEUES, NEVER;
-    // A stopped instance releases its jobs.
-    StartWithoutBroker: anywhere, ONCE, FAST, NONE, NEVER;
-    RedisKill: anywhere, COPIES, FAST, NONE, ALWAYS;
-    RedisFreeze: anywhere, COPIES, FAST, NONE, NAMED;
-    RedisRestart: anywhere, COPIES, FAST, NONE, NAMED;
-    // Publications are settled, if slowly.
-    RedisFull: anywhere, ONCE, FAST, NONE, NEVER;
-    // Cluster and sentinels give a master that refuses writes another role.
-    RedisReadonly: one_server, COPIES, FAST, NONE, NEVER;
-    RedisNoReplicas: anywhere, COPIES, FAST, NONE, NEVER;
-    RedisBusy: anywhere, COPIES, FAST, NONE, NEVER;
-    // Nothing separates a publish from its settle.
-    RedisScriptFlush: anywhere, ONCE, FAST, NONE, NAMED;
-    RedisClientKill: anywhere, COPIES, FAST, NONE, NAMED;
-    RedisPasswordRotated: anywhere, COPIES, FAST, NONE, NAMED;
-    RedisFailover: one_with_replica, COPIES, FAST, ROLLS_BACK, ALWAYS;
-    // The writes that a promoted master may have forgotten are recorded with the fault.
-    RedisMasterKilled: many_servers, COPIES, FAST, NONE, ALWAYS;
-    RedisMasterFrozen: many_servers, COPIES, FAST, NONE, ALWAYS;
-    // CLUSTER FAILOVER loses nothing; SENTINEL FAILOVER forgets.
-    RedisFailoverOrdered: many_servers, ONCE, FAST, NONE, ALWAYS;
-    // A script runs on one master or on the other, and its answer arrives.
-    RedisSlotsMoved: cluster, ONCE, FAST, NONE, ALWAYS;
-    // Clients of a Cluster and of sentinels are told the addresses of the servers: there is no link
-    // between.
-    LinkCutRedis: one_server, COPIES, FAST, NONE, NAMED;
-    LinkStallRedis: one_server, COPIES, FAST, NONE, NAMED;
-    // Publications are settled, if slowly.
-    LinkSlowRedis: one_server, ONCE, FAST, NONE, NAMED;
-    LinkDropAnswersRedis: one_server, COPIES, FAST, NONE, NAMED;
-    LinkHalfOpenRedis: one_server, COPIES, FAST, NONE, NEVER;
-    LinkCutBroker: anywhere, COPIES, FAST, LINK, NEVER;
-    LinkStallBroker: anywhere, COPIES, FAST, LINK, NEVER;
-    LinkSlowBroker: anywhere, COPIES, FAST, SLOW_LINK, NEVER;
-    LinkDropAnswersBroker: anywhere, COPIES, FAST, LINK, NEVER;
-    LinkHalfOpenBroker: anywhere, COPIES, FAST, LINK, NEVER;
-    BrokerKill: anywhere, COPIES, FAST, BROKER_DOWN, NEVER;
-    BrokerFreeze: anywhere, COPIES, FAST, BROKER_DOWN, NEVER;
-    BrokerRestart: anywhere, COPIES, FAST, BROKER_DOWN, NEVER;
-    // Requests of one id may be in two partitions, which are read beside each other. Redelivered
-    // requests belong to one job.
-    PartitionAdded: kafka, ONCE, FAST, BESIDE, NEVER;
-    // Kafka has no full topics. Refused messages did not arrive.
-    TargetFull: not_kafka, ONCE, FAST, UNPUBLISHED, NEVER;
-    // On Kafka a deleted topic loses unread arrivals, and its offsets, which identify arrivals.
-    TargetDeleted: not_kafka, COPIES, FAST, UNPUBLISHED, NEVER;
-    TargetSilent: anywhere, COPIES, SLOW, SILENCES, NEVER;
-    HostDown: http, COPIES, FAST, UNPUBLISHED, NEVER;
-    // Jobs arrive only with requests that the host takes.
-    HostSilent: http, ONCE, FAST, UNPUBLISHED, NEVER;
-    HostRefuses: http, ONCE, FAST, UNPUBLISHED, NEVER;
-    HostDropsAnswers: http, COPIES, FAST, UNPUBLISHED, NEVER;
-    HostsSlow: http, COPIES, FAST, UNPUBLISHED, NEVER;
-    // Redelivered requests belong to one job.
-    ConsumerDeleted: nats, ONCE, SLOW, NONE, NEVER;
-    // On Kafka permissions need an authorizer.
-    PermissionsWithdrawn: not_kafka, COPIES, FAST, WITHDRAWN, NEVER;
-    ConnectionBlocked: amqp, COPIES, FAST, BLOCKED, NEVER;
-    // Nothing separates a publish from its settle.
-    ClockJump: anywhere, ONCE, FAST, NONE, NEVER;
-    // Cluster and sentinels measure their time-outs by the clock that jumps.
-    RedisClockJump: one_server, ONCE, FAST, NONE, NEVER;
-    DiskFull: anywhere, COPIES, FAST, NONE, NEVER;
-    // Nothing separates a publish from its settle.
-    PoisonedRecords: anywhere, ONCE, FAST, NONE, NEVER;
-    // An unreadable job is not claimed.
-    RecordDamaged: anywhere, ONCE, SLOW, NONE, NEVER;
-    WrongType: anywhere, COPIES, FAST, REFUSES, NEVER;
-}
-
-fn anywhere(_: &SystemOptions) -> bool {
-    true
-}
-
-fn one_server(options: &SystemOptions) -> bool {
-    options.redis == RedisMode::Single
-}
-
-fn one_with_replica(options: &SystemOptions) -> bool {
-    one_server(options) && options.has_replica()
-}
-
-fn one_for_many(options: &SystemOptions) -> bool {
-    one_server(options) && options.instances > 1
-}
-
-fn many_servers(options: &SystemOptions) -> bool {
-    !one_server(options)
-}
-
-fn cluster(options: &SystemOptions) -> bool {
-    options.redis == RedisMode::Cluster
-}
-
-fn http(options: &SystemOptions) -> bool {
-    options.http
-}
-
-fn nats(options: &SystemOptions) -> bool {
-    options.broker == BrokerKind::Nats
-}
-
-fn kafka(options: &SystemOptions) -> bool {
-    options.broker == BrokerKind::Kafka
-}
-
-fn not_kafka(options: &SystemOptions) -> bool {
-    !kafka(options)
-}
-
-fn amqp(options: &SystemOptions) -> bool {
-    options.broker == BrokerKind::Amqp
+/// A kind of fault, in JSON by its name with hyphens. [`FaultKind::description`] tells the action
+/// of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "each has its description")]
+pub enum FaultKind {
+    DwellKill,
+    DwellFreeze,
+    DwellTerm,
+    InstanceCutOff,
+    StartWithoutBroker,
+    RedisKill,
+    RedisFreeze,
+    RedisRestart,
+    RedisFull,
+    RedisReadonly,
+    RedisNoReplicas,
+    RedisBusy,
+    RedisScriptFlush,
+    RedisClientKill,
+    RedisPasswordRotated,
+    RedisFailover,
+    RedisMasterKilled,
+    RedisMasterFrozen,
+    RedisFailoverOrdered,
+    RedisSlotsMoved,
+    LinkCutRedis,
+    LinkStallRedis,
+    LinkSlowRedis,
+    LinkDropAnswersRedis,
+    LinkHalfOpenRedis,
+    LinkCutBroker,
+    LinkStallBroker,
+    LinkSlowBroker,
+    LinkDropAnswersBroker,
+    LinkHalfOpenBroker,
+    BrokerKill,
+    BrokerFreeze,
+    BrokerRestart,
+    PartitionAdded,
+    TargetFull,
+    TargetDeleted,
+    TargetSilent,
+    HostDown,
+    HostSilent,
+    HostRefuses,
+    HostDropsAnswers,
+    HostsSlow,
+    ConsumerDeleted,
+    PermissionsWithdrawn,
+    ConnectionBlocked,
+    ClockJump,
+    RedisClockJump,
+    DiskFull,
+    PoisonedRecords,
+    RecordDamaged,
+    WrongType,
 }
 
 /// The deviations that a checker allows during a fault and until it is overcome. Losses and false
@@ -213,23 +90,29 @@ impl FaultKind {
     /// All kinds.
     #[must_use]
     pub fn all() -> &'static [FaultKind] {
-        Self::ALL
+        &ALL
     }
 
     /// Whether the fault applies to such a system.
     #[must_use]
     pub fn applies(self, options: &SystemOptions) -> bool {
-        (self.traits().applies)(options)
+        let entry = &TABLE.faults[&self];
+        let is_over = |name: &String| name == options.broker.as_str();
+        (entry.redis.is_empty() || entry.redis.contains(&options.redis))
+            && (entry.brokers.is_empty() || entry.brokers.iter().any(is_over))
+            && (!entry.has_replica || options.has_replica())
+            && (!entry.http || options.http)
+            && options.instances >= entry.instances
     }
 
     /// The possible effects of the fault.
     pub(crate) fn effects(self) -> Effects {
-        self.traits().effects
+        TABLE.faults[&self].effects
     }
 
     /// When the queue scenario injects the fault.
     pub(crate) fn in_queues(self) -> InQueues {
-        self.traits().queues
+        TABLE.faults[&self].queues
     }
 
     /// Whether another server of a Cluster or of sentinels becomes the master.
@@ -247,13 +130,13 @@ impl FaultKind {
     /// own time-out.
     #[must_use]
     pub fn is_slow(self) -> bool {
-        self.traits().is_slow
+        TABLE.faults[&self].is_slow
     }
 
     /// The description for the documentation.
     #[must_use]
     pub fn description(self) -> Description {
-        description::of(self)
+        TABLE.describe(self)
     }
 
     /// The allowance of a checker for the fault.
@@ -264,7 +147,7 @@ impl FaultKind {
         } else {
             0
         };
-        Allowance { duplicates_of_in_flight: self.traits().copies, early_us }
+        Allowance { duplicates_of_in_flight: TABLE.faults[&self].copies, early_us }
     }
 }
 
@@ -286,7 +169,8 @@ impl std::str::FromStr for FaultKind {
 mod tests {
     use std::collections::HashSet;
 
-    use dwell::config::Durability;
+    use dwell::config::{Durability, RedisMode};
+    use dwell_testkit::servers::BrokerKind;
 
     use super::*;
 
@@ -299,6 +183,15 @@ mod tests {
         }
         assert_eq!(FaultKind::LinkDropAnswersBroker.to_string(), "link-drop-answers-broker");
         assert!("no-such-fault".parse::<FaultKind>().is_err());
+    }
+
+    #[test]
+    fn every_fault_has_an_entry_with_a_complete_description() {
+        assert_eq!(FaultKind::all().len(), FaultKind::WrongType as usize + 1);
+        for kind in FaultKind::all() {
+            let Description { injected, effect, visible } = kind.description();
+            assert!(!injected.is_empty() && !effect.is_empty() && !visible.is_empty(), "{kind}");
+        }
     }
 
     #[test]
