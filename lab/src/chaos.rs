@@ -11,9 +11,11 @@
 //! - [`plan`]: the order of the faults; [`campaign`]: a system, load and a plan, then the
 //!   verdict.
 //! - [`report`]: the numbers of campaigns; [`page`]: the same as documentation.
+//! - [`error`]: the error of all; `wait`: waits with a limit.
 
 pub mod campaign;
 pub mod checker;
+pub mod error;
 pub mod fault;
 pub mod history;
 pub mod inject;
@@ -25,3 +27,4 @@ pub(crate) mod queue;
 pub mod recorder;
 pub mod report;
 pub mod system;
+mod wait;

@@ -2,15 +2,14 @@
 //! jobs, and the verdict. [`queue`]: the scenario of consumers that fetch the jobs of a queue.
 
 mod drain;
-mod error;
 mod injection;
 mod options;
 pub mod queue;
 mod recovery;
 mod sample;
 
-pub use self::error::Error;
 pub use self::options::Options;
+pub use super::error::Error;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,6 +27,7 @@ use crate::chaos::load::{Load, REPLY_DESTINATION, destinations};
 use crate::chaos::recorder::Recorder;
 use crate::chaos::report::Report;
 use crate::chaos::system::{System, SystemOptions};
+use crate::chaos::wait::until;
 use crate::words::word;
 
 /// The result of a campaign.
@@ -71,7 +71,7 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
         )));
     }
     needs_replica(&options.system)?;
-    std::fs::create_dir_all(&options.out).map_err(io(&options.out))?;
+    std::fs::create_dir_all(&options.out).map_err(Error::file(&options.out))?;
     let file = options.out.join(format!("history-{}.jsonl", options.name()));
     let system_options = SystemOptions {
         also: destinations(),
@@ -80,12 +80,12 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
     };
     let system = System::start(system_options).await?;
     (options.say)(&system.describe());
-    let lease_ms =
-        i64::try_from(lease_of(&system.settings().delivery).as_millis()).unwrap_or(i64::MAX);
+    let lease = lease_of(&system.settings().delivery);
+    let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
     let head = head(&options.system, options.seed, lease_ms, &options.repeat);
-    let recorder = Arc::new(Recorder::create(&file, &head).map_err(io(&file))?);
+    let recorder = Arc::new(Recorder::create(&file, &head).map_err(Error::file(&file))?);
     system.record_in(&recorder);
-    system.maker().make(REPLY_DESTINATION).await?;
+    system.maker.make(REPLY_DESTINATION).await?;
     let mut load = Load::start(&system, (options.seed, options.rate), &recorder);
     let campaign = Campaign { system: &system, recorder: &recorder, say: options.say, pops: false };
     let mut end = tokio::select! {
@@ -106,19 +106,17 @@ async fn conclude(
 ) -> Result<Outcome, Error> {
     end.exits = system.stop_instances().await;
     let logs = system.logs();
-    if let Err(error) = system.stop_servers().await {
-        end.broken.push(format!("the system did not end: {error}"));
-    }
+    drop(system);
     recorder.record("campaign", Phase::Ok, Op::End(end));
-    recorder.flush().map_err(io(&file))?;
+    recorder.flush().map_err(Error::file(&file))?;
     let history = History::read(&file)?;
     let verdict = check(&history);
     let report = Report::of(&history, &verdict);
     if !verdict.is_sound() {
         let folder = file.with_file_name(format!("logs-{name}"));
-        std::fs::create_dir_all(&folder).map_err(io(&folder))?;
+        std::fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
         for (name, text) in logs {
-            std::fs::write(folder.join(name), text).map_err(io(&folder))?;
+            std::fs::write(folder.join(name), text).map_err(Error::file(&folder))?;
         }
     }
     Ok(Outcome { verdict, report, history: file })
@@ -127,14 +125,11 @@ async fn conclude(
 /// Removes the report of an earlier run: it must not pass for the report of this one.
 pub(crate) fn remove_earlier(report: &Path) -> Result<(), Error> {
     match std::fs::remove_file(report) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(report)(error)),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::file(report)(error))
+        }
         _ => Ok(()),
     }
-}
-
-fn io(what: &Path) -> impl FnOnce(std::io::Error) -> Error {
-    let what = what.display().to_string();
-    move |error| Error::Io(what, error)
 }
 
 /// Any fault of a Cluster or of sentinels may end in a failover.
@@ -142,9 +137,8 @@ fn needs_replica(system: &SystemOptions) -> Result<(), Error> {
     if system.redis == RedisMode::Single || system.has_replica() {
         return Ok(());
     }
-    Err(Error::Unexpected(
-        "a Cluster and sentinels lose acknowledged jobs below durability replica".to_owned(),
-    ))
+    let why = "a Cluster and sentinels lose acknowledged jobs below durability replica";
+    Err(Error::unexpected(why))
 }
 
 fn head(system: &SystemOptions, seed: u64, lease_ms: i64, repeat: &str) -> RunHeader {
@@ -165,11 +159,10 @@ fn head(system: &SystemOptions, seed: u64, lease_ms: i64, repeat: &str) -> RunHe
 
 /// The commit of the current folder; empty if there is none.
 fn commit() -> String {
-    let said =
-        Command::new("git").args(["describe", "--always", "--dirty", "--exclude=*"]).output();
-    said.ok()
-        .filter(|said| said.status.success())
-        .map_or_else(String::new, |said| String::from_utf8_lossy(&said.stdout).trim().to_owned())
+    let describe = ["describe", "--always", "--dirty", "--exclude=*"];
+    let said = Command::new("git").args(describe).output().ok();
+    let said = said.filter(|said| said.status.success()).map(|said| said.stdout);
+    String::from_utf8_lossy(&said.unwrap_or_default()).trim().to_owned()
 }
 
 struct Campaign<'a> {
@@ -183,12 +176,12 @@ struct Campaign<'a> {
 
 impl Campaign<'_> {
     async fn timeline(&self, options: &Options, load: &mut Load) -> End {
-        let mut broken = Vec::new();
-        if !self.until(WARM_UP_TIMEOUT, || self.recorder.arrivals() > 0).await {
-            broken.push(format!("nothing arrived within {} s", WARM_UP_TIMEOUT.as_secs()));
-        } else if let Err(error) = self.inject_faults(options).await {
-            broken.push(error);
-        }
+        let injected = async {
+            until(WARM_UP_TIMEOUT, "nothing arrived", async || Ok(self.recorder.arrivals() > 0))
+                .await?;
+            self.inject_faults(options).await
+        };
+        let mut broken = Vec::from_iter(injected.await.err().map(|error| error.to_string()));
         broken.extend(load.finish_sending().await.err());
         match self.drain().await {
             Ok(end) => End { broken, ..end },
@@ -214,15 +207,5 @@ impl Campaign<'_> {
                 self.recorder.record("campaign", Phase::Ok, Op::Sample(sample));
             }
         }
-    }
-
-    /// Waits for a condition; false after this time.
-    async fn until(&self, limit: Duration, condition: impl Fn() -> bool) -> bool {
-        let waiting = async {
-            while !condition() {
-                clock::sleep(CHECK_INTERVAL).await;
-            }
-        };
-        clock::timeout(limit, waiting).await.is_some()
     }
 }

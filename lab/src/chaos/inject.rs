@@ -15,20 +15,24 @@ mod process;
 mod redis;
 mod silent;
 
-use std::fmt::Display;
 use std::time::Duration;
 
 use dwell::clock;
 use dwell::config::RedisMode;
 use dwell_testkit::servers::{BrokerKind, ServerError};
+use rand::RngExt;
 use rand::rngs::StdRng;
+use rustix::process::{Pid, Signal};
 
 use self::in_flight::counted;
 use crate::chaos::fault::FaultKind;
 use crate::chaos::history::{Fault, Forgotten, Only, Scope};
+use crate::chaos::proxy::Flow;
 use crate::chaos::system::{Error, Manner, System};
+use crate::chaos::wait::until;
 
 /// The result of an injection.
+#[derive(Default)]
 pub(crate) struct Done {
     /// The target and the method.
     pub(crate) detail: String,
@@ -43,16 +47,14 @@ pub(crate) struct Done {
     pub(crate) handed_over: Vec<u16>,
 }
 
-impl From<String> for Done {
-    fn from(detail: String) -> Done {
-        Done { detail, healed_us: None, clock_step_us: None, beside: None, handed_over: Vec::new() }
-    }
-}
-
 impl Done {
+    fn new(detail: impl Into<String>) -> Done {
+        Done { detail: detail.into(), ..Done::default() }
+    }
+
     /// A fault that is repaired now.
     fn healed(detail: impl Into<String>) -> Done {
-        Done { healed_us: Some(clock::wall_us()), ..Done::from(detail.into()) }
+        Done { healed_us: Some(clock::wall_us()), ..Done::new(detail) }
     }
 
     /// A fault that is repaired now and affected only these jobs from this time on.
@@ -63,9 +65,6 @@ impl Done {
 
 /// The longest time until each bucket of a Redis has one master again.
 const OWNERSHIP_TIMEOUT: Duration = Duration::from_secs(60);
-/// The interval between two checks.
-const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-
 /// The number of start attempts of a server.
 const MAX_START_TRIES: usize = 10;
 
@@ -120,17 +119,15 @@ pub async fn inject(
 /// a fault of its own.
 async fn owners(system: &System) -> Result<Vec<u16>, Error> {
     if system.options().redis == RedisMode::Single {
-        return Ok(vec![0; usize::from(system.store_settings().buckets)]);
+        return Ok(vec![0; usize::from(system.settings().redis.buckets)]);
     }
-    let owned = async {
-        loop {
-            if let Some(owners) = system.redis.census.owners().await {
-                return Ok(owners);
-            }
-            clock::sleep(CHECK_INTERVAL).await;
-        }
-    };
-    within(OWNERSHIP_TIMEOUT, "the buckets had no master each", owned).await
+    let mut owners = None;
+    until(OWNERSHIP_TIMEOUT, "the buckets had no master each", async || {
+        owners = system.redis.census.owners().await;
+        Ok(owners.is_some())
+    })
+    .await?;
+    Ok(owners.unwrap_or_default())
 }
 
 /// A fault that is to be injected: where, with which random choices, and for how long.
@@ -146,21 +143,32 @@ type Outcome = Result<Done, Error>;
 async fn apply(kind: FaultKind, at: Injection<'_>) -> Outcome {
     let is_nats = at.system.options().broker == BrokerKind::Nats;
     let (redis, broker, hold) = (&at.system.redis.link, &at.system.broker.link, at.hold);
+    let slow = [Flow::Delay(network::SLOW_DELAY); 2];
     match kind {
-        FaultKind::DwellKill => process::kill(at).await,
+        FaultKind::DwellKill => process::end(at, Signal::KILL).await,
         FaultKind::DwellFreeze => process::freeze(at).await,
-        FaultKind::DwellTerm => process::term(at).await,
+        FaultKind::DwellTerm => process::end(at, Signal::TERM).await,
         FaultKind::InstanceCutOff => network::instance_cut_off(at).await,
         FaultKind::StartWithoutBroker => process::start_without_broker(at).await,
-        FaultKind::RedisKill => redis::kill(at).await,
+        FaultKind::RedisKill => redis::end(at, Signal::KILL).await,
         FaultKind::RedisFreeze => redis::freeze(at).await,
-        FaultKind::RedisRestart => redis::restart(at).await,
+        FaultKind::RedisRestart => redis::end(at, Signal::TERM).await,
         FaultKind::RedisFull => redis::full(at).await,
-        FaultKind::RedisReadonly => redis::readonly(at).await,
-        FaultKind::RedisNoReplicas => redis::no_replicas(at).await,
+        FaultKind::RedisReadonly => {
+            // No server listens on this port.
+            let order = ["REPLICAOF", "127.0.0.1", "1"];
+            redis::ordered(at, &order, &["REPLICAOF", "NO", "ONE"]).await
+        }
+        FaultKind::RedisNoReplicas => {
+            let setting = |most| ["CONFIG", "SET", "min-replicas-to-write", most];
+            redis::ordered(at, &setting("5"), &setting("0")).await
+        }
         FaultKind::RedisBusy => redis::busy(at).await,
-        FaultKind::RedisScriptFlush => redis::script_flush(at).await,
-        FaultKind::RedisClientKill => redis::client_kill(at).await,
+        FaultKind::RedisScriptFlush => redis::repeated(at, &[&["SCRIPT", "FLUSH"]]).await,
+        FaultKind::RedisClientKill => {
+            let kill = |kind| ["CLIENT", "KILL", "TYPE", kind];
+            redis::repeated(at, &[&kill("normal"), &kill("pubsub")]).await
+        }
         FaultKind::RedisPasswordRotated => redis::password_rotated(at).await,
         FaultKind::RedisFailover => redis::failover(at).await,
         FaultKind::RedisMasterKilled => failover::master_killed(at).await,
@@ -168,18 +176,25 @@ async fn apply(kind: FaultKind, at: Injection<'_>) -> Outcome {
         FaultKind::RedisFailoverOrdered => failover::ordered(at).await,
         FaultKind::RedisSlotsMoved => failover::slots_moved(at).await,
         FaultKind::LinkCutRedis => network::cut(redis, hold).await,
-        FaultKind::LinkStallRedis => network::stall(redis, hold).await,
-        FaultKind::LinkSlowRedis => network::slow(redis, hold).await,
-        FaultKind::LinkDropAnswersRedis => network::drop_answers(redis, hold).await,
+        FaultKind::LinkStallRedis => network::flows(redis, [Flow::Stall; 2], hold).await,
+        FaultKind::LinkSlowRedis => network::flows(redis, slow, hold).await,
+        FaultKind::LinkDropAnswersRedis => {
+            network::flows(redis, [Flow::Pass, Flow::Drop], hold).await
+        }
         FaultKind::LinkHalfOpenRedis => network::half_open(redis, hold).await,
         FaultKind::LinkCutBroker => network::cut(broker, hold).await,
-        FaultKind::LinkStallBroker => network::stall(broker, hold).await,
-        FaultKind::LinkSlowBroker => network::slow_or_thin(broker, at.rng, hold).await,
-        FaultKind::LinkDropAnswersBroker => network::drop_answers(broker, hold).await,
+        FaultKind::LinkStallBroker => network::flows(broker, [Flow::Stall; 2], hold).await,
+        FaultKind::LinkSlowBroker => {
+            let thin = [Flow::Throttle(network::THIN_BYTES_PER_SECOND); 2];
+            network::flows(broker, if at.rng.random() { slow } else { thin }, hold).await
+        }
+        FaultKind::LinkDropAnswersBroker => {
+            network::flows(broker, [Flow::Pass, Flow::Drop], hold).await
+        }
         FaultKind::LinkHalfOpenBroker => network::half_open(broker, hold).await,
-        FaultKind::BrokerKill => broker::kill(at).await,
+        FaultKind::BrokerKill => broker::end(at, Signal::KILL).await,
         FaultKind::BrokerFreeze => broker::freeze(at).await,
-        FaultKind::BrokerRestart => broker::restart(at).await,
+        FaultKind::BrokerRestart => broker::end(at, Signal::TERM).await,
         FaultKind::TargetFull if is_nats => nats::target_full(at).await,
         FaultKind::TargetFull => amqp::target_full(at).await,
         FaultKind::TargetDeleted if is_nats => nats::target_deleted(at).await,
@@ -211,36 +226,37 @@ fn both<T>(broken: Result<T, Error>, healed: Result<(), Error>) -> Result<T, Err
 }
 
 /// Holds a fault that was applied, and heals it in any case.
-async fn held<T>(
+async fn held<T, H>(
     hold: Duration,
     broken: Result<T, Error>,
-    heal: impl Future<Output = Result<(), Error>>,
+    heal: impl Future<Output = Result<H, Error>>,
 ) -> Result<T, Error> {
     if broken.is_ok() {
         clock::sleep(hold).await;
     }
-    both(broken, heal.await)
+    both(broken, heal.await.map(drop))
 }
 
-/// Waits for this no longer than this time; `missed` says what did not happen.
-async fn within<T>(
-    limit: Duration,
-    missed: impl Display,
-    waited: impl Future<Output = Result<T, Error>>,
+/// Waits for the hold after a server ended, and starts it as a supervisor would: again if it ends,
+/// because a dependency may still be down.
+async fn back<T>(
+    hold: Duration,
+    ended: Result<T, ServerError>,
+    mut start: impl AsyncFnMut() -> Result<(), ServerError>,
 ) -> Result<T, Error> {
-    clock::timeout(limit, waited)
-        .await
-        .unwrap_or_else(|| Err(Error::Unexpected(format!("{missed} within {limit:?}"))))
+    clock::sleep(hold).await;
+    let mut tries = 1;
+    let started = loop {
+        match start().await {
+            Err(ServerError::Ended { .. }) if tries < MAX_START_TRIES => tries += 1,
+            started => break started,
+        }
+    };
+    both(ended.map_err(Error::from), started.map_err(Error::from))
 }
 
-/// Starts a server as a supervisor would: again if it ends, because a dependency may
-/// still be down.
-async fn start(mut once: impl AsyncFnMut() -> Result<(), ServerError>) -> Result<(), Error> {
-    let mut tries = 1;
-    loop {
-        match once().await {
-            Err(ServerError::Ended { .. }) if tries < MAX_START_TRIES => tries += 1,
-            result => return Ok(result?),
-        }
-    }
+/// The process of a server that runs.
+fn running(pid: Option<u32>) -> Result<Pid, Error> {
+    pid.and_then(|pid| Pid::from_raw(pid.cast_signed()))
+        .ok_or_else(|| Error::unexpected("the server is not running"))
 }

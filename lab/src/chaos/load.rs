@@ -1,7 +1,8 @@
 //! The load: an open loop of requests at a fixed rate, and readers of all results. The load
 //! connects straight to the broker and the instances, past the links with faults.
 //!
-//! - `draw`: the requests; `producer`: sends them; `http`: the admin API; `reader`: the results.
+//! - `draw`: the jobs and plans; `request`: how each is sent; `producer`: sends them; `http`: the
+//!   admin API; `reader`: the results.
 //! - `consumers`: the consumers that confirm; `extra`: the requests of a fault.
 
 mod consumers;
@@ -10,14 +11,13 @@ pub(crate) mod extra;
 mod http;
 mod producer;
 mod reader;
+mod request;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dwell::clock;
-use dwell_connectors::{BrokerConfig, Message};
 use dwell_testkit::servers::BrokerKind;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -25,10 +25,10 @@ use tracing::debug;
 
 use self::consumers::confirm;
 use self::draw::{Draw, Drawn, Plan};
-use self::http::Answer;
-use self::producer::{Producer, Sent, ask, asked, control};
+use self::producer::Producer;
 use self::reader::{Role, read, take};
-use crate::chaos::history::{ControlRequest, Job, Op, Phase, Reply, Schedule};
+use self::request::Request;
+use crate::chaos::history::{Op, Schedule};
 use crate::chaos::recorder::Recorder;
 use crate::chaos::system::{Maker, System};
 
@@ -66,7 +66,7 @@ pub struct Places {
 
 impl Places {
     fn of(system: &System) -> Places {
-        let urls = system.host().map(|host| {
+        let urls = system.host.as_ref().map(|host| {
             let paths = (0..3).map(|path| host.url(&format!("/chaos/{path}")));
             paths.chain(host.slow_urls("/chaos/slow")).collect()
         });
@@ -83,24 +83,8 @@ impl Places {
 /// Destinations of the instances besides the targets of the system.
 #[must_use]
 pub fn destinations() -> Vec<String> {
-    [&LATE_TARGETS[..], &[NEVER_TARGET, REPLY_DESTINATION]]
-        .concat()
-        .into_iter()
-        .map(str::to_owned)
-        .collect()
-}
-
-/// The open loop of requests.
-struct Sender {
-    seed: u64,
-    /// Jobs a second.
-    rate: u32,
-    broker: BrokerConfig,
-    /// Creates the late targets.
-    maker: Maker,
-    /// `/v1` of each instance.
-    http: Vec<SocketAddr>,
-    places: Places,
+    let names = [&LATE_TARGETS[..], &[NEVER_TARGET, REPLY_DESTINATION]].concat();
+    names.into_iter().map(str::to_owned).collect()
 }
 
 /// A load that runs until it is told to stop.
@@ -114,43 +98,38 @@ impl Load {
     /// Starts readers and producer, which sends so many jobs a second.
     #[must_use]
     pub fn start(system: &System, (seed, rate): (u64, u32), recorder: &Arc<Recorder>) -> Load {
-        let (broker, maker, places) = (system.broker().clone(), system.maker(), Places::of(system));
-        let http = system.api_addresses();
+        let places = Places::of(system);
+        let producer = || {
+            let (broker, http) = (system.broker().clone(), system.api_addresses());
+            Producer::new(broker, http, Arc::clone(recorder))
+        };
         let mut readers = JoinSet::new();
         let (received, receiving) = tokio::sync::mpsc::unbounded_channel();
-        let replies = places.replies.clone();
-        readers.spawn(confirm(
-            broker.clone(),
-            http.clone(),
-            replies,
-            Arc::clone(recorder),
-            receiving,
-        ));
-        if let Some(host) = system.host() {
+        readers.spawn(confirm(producer(), places.replies.clone(), receiving));
+        if let Some(host) = &system.host {
             host.listen(take(Arc::clone(recorder), received.clone()));
         }
         // The target that never exists cannot be read.
         let targets = places.targets.iter().chain(&places.late);
-        // The queues of other brokers give a request to one reader.
-        let reads_inbound = system.options().broker == BrokerKind::Kafka;
-        let others = [
+        let mut topics: Vec<(&str, Role)> = vec![
             (REPLY_DESTINATION, Role::Replies),
             (DEAD_DESTINATION, Role::Dead),
             (REJECTED_DESTINATION, Role::Rejected),
         ];
-        for (topic, role) in targets
-            .map(|topic| (&**topic, Role::Target))
-            .chain(others)
-            .chain(reads_inbound.then_some((REQUEST_DESTINATION, Role::Inbound)))
-        {
+        topics.extend(targets.map(|topic| (&**topic, Role::Target)));
+        // The queues of other brokers give a request to one reader.
+        if system.options().broker == BrokerKind::Kafka {
+            topics.push((REQUEST_DESTINATION, Role::Inbound));
+        }
+        for (topic, role) in topics {
             let consumers = (role == Role::Target).then(|| received.clone());
-            let recorder = Arc::clone(recorder);
-            readers.spawn(read(broker.clone(), topic.to_owned(), role, recorder, consumers));
+            let (broker, recorder) = (system.broker().clone(), Arc::clone(recorder));
+            readers.spawn(read(broker, topic.to_owned(), role, recorder, consumers));
         }
         let stop = CancellationToken::new();
-        let sender = Sender { seed, rate, broker, maker, http, places };
-        let sending = tokio::spawn(send(sender, Arc::clone(recorder), stop.clone()));
-        Load { stop, sending, readers }
+        let draw = Draw::new(seed, places);
+        let sending = send(draw, rate, producer(), system.maker.clone(), stop.clone());
+        Load { stop, sending: tokio::spawn(sending), readers }
     }
 
     /// Stops sending, and returns once every request has its outcome. The readers continue.
@@ -159,19 +138,16 @@ impl Load {
     /// The producer panicked: its requests have no outcome.
     pub async fn finish_sending(&mut self) -> Result<(), String> {
         self.stop.cancel();
-        (&mut self.sending)
-            .await
-            .map_err(|error| format!("the producer of the load ended: {error}"))
+        let sent = (&mut self.sending).await;
+        sent.map_err(|error| format!("the producer of the load ended: {error}"))
     }
 
     /// Stops the readers. Returns the errors of readers that had ended by themselves.
     pub async fn stop(mut self) -> Vec<String> {
         let mut ended = Vec::new();
         while let Some(reader) = self.readers.try_join_next() {
-            let why = reader
-                .err()
-                .map_or_else(|| "nobody knows why".to_owned(), |error| error.to_string());
-            ended.push(format!("a reader of the load ended: {why}"));
+            let why = reader.err().map_or_else(String::new, |error| format!(": {error}"));
+            ended.push(format!("a reader of the load ended{why}"));
         }
         self.readers.shutdown().await;
         ended
@@ -185,13 +161,32 @@ fn whole(ended: Result<(), JoinError>) {
     }
 }
 
-/// The open loop.
-async fn send(options: Sender, recorder: Arc<Recorder>, stop: CancellationToken) {
-    let mut draw = Draw::new(options.seed, options.places.clone());
-    let mut producer = Producer::new(options.broker.clone(), Arc::clone(&recorder));
+/// The request in the history with its result, and without the job.
+fn with_result(mut op: Op, result: String) -> Op {
+    match &mut op {
+        Op::Schedule(Schedule { job, res, .. }) => (*job, *res) = (None, result),
+        Op::Cancel(ask) | Op::Reschedule(ask) | Op::Fire(ask) | Op::Finish(ask) | Op::Fail(ask) => {
+            ask.res = result;
+        }
+        _ => {}
+    }
+    op
+}
+
+/// The open loop: so many jobs a second.
+async fn send(
+    mut draw: Draw,
+    rate: u32,
+    mut producer: Producer,
+    maker: Maker,
+    stop: CancellationToken,
+) {
+    let places = draw.places().clone();
     let mut turns: BTreeMap<(i64, String), Plan> = BTreeMap::new();
-    let (mut asking, mut making) = (JoinSet::new(), JoinSet::new());
+    let mut making = JoinSet::new();
     let began_ms = clock::wall_ms();
+    let wanted =
+        || u64::try_from(clock::wall_ms() - began_ms).unwrap_or(0) * u64::from(rate) / 1000;
     let (mut sent, mut made) = (0, 0);
     let mut stopping = false;
     while !stopping || !turns.is_empty() {
@@ -200,113 +195,37 @@ async fn send(options: Sender, recorder: Arc<Recorder>, stop: CancellationToken)
         let since_ms = clock::wall_ms() - began_ms;
         // The late targets, each created at its time.
         let turn = usize::try_from(since_ms / LATE_TARGET_INTERVAL_MS).unwrap_or(usize::MAX);
-        let late = options.places.late.get(turn).filter(|_| made <= turn);
+        let late = places.late.get(turn).filter(|_| made <= turn);
         if let Some(late) = late.filter(|_| since_ms % LATE_TARGET_INTERVAL_MS > TARGET_ABSENCE_MS)
         {
             made = turn + 1;
-            making.spawn(make(options.maker.clone(), late.clone()));
+            making.spawn(make(maker.clone(), late.clone()));
         }
-        let wanted = u64::try_from(since_ms).unwrap_or(0) * u64::from(options.rate) / 1000;
+        let until = wanted();
         if !producer.ready().await {
             // Requests missed in a gap are dropped: sending them at once would be another load.
-            sent = u64::try_from(clock::wall_ms() - began_ms).unwrap_or(0)
-                * u64::from(options.rate)
-                / 1000;
+            sent = wanted();
         }
-        let mut messages = Vec::new();
-        while sent < wanted && !stopping {
+        let mut requests = Vec::new();
+        while sent < until && !stopping {
             sent += 1;
             let Drawn { id, job, message, ask, door } =
-                draw.next(clock::wall_ms(), options.http.len(), late.map(String::as_str));
-            turns.extend(ask.map(|plan| ((plan.at_ms, id.clone()), plan)));
-            if let Some(instance) = door {
-                asking.spawn(schedule_by_http(
-                    options.http[instance],
-                    instance,
-                    id,
-                    job,
-                    message,
-                    Arc::clone(&recorder),
-                ));
-                continue;
-            }
-            recorder.record("producer", Phase::Invoke, Op::schedule(&id, Some(job)));
-            messages.push((Sent::Job(id), message));
+                draw.next(clock::wall_ms(), producer.instances(), late.map(String::as_str));
+            requests.push(Request::job(&id, job, message, door));
+            turns.extend(ask.map(|plan| ((plan.at_ms, id), plan)));
         }
-        let now_ms = clock::wall_ms();
-        let later = turns.split_off(&(now_ms, String::new()));
-        for ((_, id), plan) in std::mem::replace(&mut turns, later) {
-            match plan.door {
-                Some(instance) => {
-                    asking.spawn(by_http(&options.http, instance, id, plan, &recorder));
-                }
-                None => {
-                    messages.push(control(&recorder, &id, &plan, &options.places.replies));
-                }
-            }
-        }
-        if !messages.is_empty() {
-            producer.send(messages).await;
-        }
-        while let Some(asked) = asking.try_join_next() {
-            whole(asked);
-        }
+        let later = turns.split_off(&(clock::wall_ms(), String::new()));
+        let now = std::mem::replace(&mut turns, later);
+        let now = now.iter().map(|((_, id), plan)| Request::control(id, plan, &places.replies));
+        requests.extend(now);
+        producer.send(requests).await;
     }
     // Targets that jobs wait for are created now at the latest.
-    for late in options.places.late.iter().skip(made) {
-        making.spawn(make(options.maker.clone(), late.clone()));
+    for late in places.late.iter().skip(made) {
+        making.spawn(make(maker.clone(), late.clone()));
     }
     producer.finish().await;
-    asking.join_all().await;
     making.join_all().await;
-}
-
-async fn schedule_by_http(
-    at: SocketAddr,
-    instance: usize,
-    id: String,
-    job: Job,
-    message: Message,
-    recorder: Arc<Recorder>,
-) {
-    let proc = format!("http-{instance}");
-    let op = |job, res| Op::Schedule(Schedule { id: id.clone(), job, res });
-    recorder.record(&proc, Phase::Invoke, op(Some(job.clone()), String::new()));
-    let (phase, res) = match http::schedule(at, &id, &job, &message).await {
-        Answer::Verdict(res) => (Phase::Ok, res),
-        Answer::Never(res) => (Phase::Fail, res),
-        Answer::Unknown(res) => (Phase::Info, res),
-    };
-    recorder.record(&proc, phase, op(None, res));
-}
-
-/// A control request over HTTP.
-fn by_http(
-    http: &[SocketAddr],
-    instance: usize,
-    id: String,
-    plan: Plan,
-    recorder: &Arc<Recorder>,
-) -> impl Future<Output = ()> + Send + use<> {
-    let (at, recorder) = (http[instance], Arc::clone(recorder));
-    async move {
-        let proc = format!("http-{instance}");
-        let asking = ask(&id, &plan);
-        recorder.record(&proc, Phase::Invoke, asked(plan.action, asking.clone()));
-        let (phase, op) = match http::ask(at, &id, &plan).await {
-            Answer::Verdict(res) => {
-                let (number, action) = (asking.number, plan.action.as_str().to_owned());
-                (Phase::Ok, Op::Reply(Reply { id, action, res, number }))
-            }
-            Answer::Never(res) => {
-                (Phase::Fail, asked(plan.action, ControlRequest { res, ..asking }))
-            }
-            Answer::Unknown(res) => {
-                (Phase::Info, asked(plan.action, ControlRequest { res, ..asking }))
-            }
-        };
-        recorder.record(&proc, phase, op);
-    }
 }
 
 /// Creates a target, over restarts of the broker.

@@ -3,7 +3,6 @@
 
 mod broker;
 mod clock;
-mod error;
 mod host;
 mod instance;
 pub(crate) mod jetstream;
@@ -21,18 +20,20 @@ use dwell::config;
 use dwell_connectors::BrokerConfig;
 use dwell_testkit::servers::{BrokerKind, DwellServer};
 use parking_lot::Mutex;
+use rand::RngExt;
+use rand::rngs::StdRng;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 pub(crate) use self::broker::{BrokerSide, USER, classic, nats_users, queue_length, rabbitmqctl};
 pub(crate) use self::clock::HostClock;
-pub use self::error::Error;
 pub(crate) use self::host::{DEAD_PATH, HOOK_BROKER, Host, Manner};
 use self::instance::Instance;
 pub use self::maker::Maker;
 pub use self::options::SystemOptions;
-pub(crate) use self::redis::{PASSWORD, Pair, RedisSide, Servers, open, order};
+pub(crate) use self::redis::{PASSWORD, RedisSide, Servers, open};
 pub(crate) use self::settings::{SILENT_TARGETS, SPARE_BROKER};
+pub use crate::chaos::error::Error;
 use crate::chaos::proxy::Proxy;
 use crate::chaos::recorder::Recorder;
 
@@ -43,10 +44,12 @@ pub struct System {
     pub(crate) broker: BrokerSide,
     pub(crate) instances: Vec<Instance>,
     /// The host of URLs, where they are targets.
-    host: Option<Arc<Host>>,
+    pub(crate) host: Option<Arc<Host>>,
     /// The clock of the instances.
     pub(crate) clock: HostClock,
     settings: config::Settings,
+    /// Creates destinations.
+    pub(crate) maker: Maker,
     targets: Vec<String>,
     /// Unexpected exits of instances.
     exits: Mutex<Vec<String>>,
@@ -70,23 +73,26 @@ impl System {
             BrokerSide::start(options.broker, &targets)
         )?;
         let host = if options.http { Some(Arc::new(Host::start().await?)) } else { None };
-        let hook = host.as_deref().map_or_else(String::new, |host| settings::hook(&options, host));
-        let straight = [broker.straight_settings(), broker.straight_settings()];
-        let straight = settings::text(&options, &redis.lines(None)?, &straight, &targets) + &hook;
-        let settings = settings::read(&straight)?;
-        broker.declare(&settings.brokers["main"].connector, &targets).await?;
+        let text = |redis: &str, brokers: [String; 2]| {
+            settings::text(&options, redis, &brokers, &targets, host.as_deref())
+        };
+        let straight = [broker.straight.clone(), broker.straight.clone()];
+        let settings = settings::read(&text(&redis.lines(None)?, straight))?;
+        let maker = Maker {
+            broker: settings.brokers["main"].connector.clone(),
+            nats: (broker.kind == BrokerKind::Nats).then_some(broker.port),
+        };
+        broker.declare(&maker, &targets).await?;
         let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
         let clock = HostClock::new(folder.path(), "instances").await?;
-        let ways = [broker.link_settings(&broker.link), broker.link_settings(&broker.spare)];
         let starting = (0..options.instances).map(async |_| {
             let link = proxy().await?;
             link.lead_to(redis.link.address().to_string());
-            let through =
-                settings::text(&options, &redis.lines(Some(&link))?, &ways, &targets) + &hook;
-            Instance::start(options.program.clone(), &through, &clock, link).await
+            let ways = [&broker.link, &broker.spare].map(|way| broker.link_settings(way));
+            let settings = text(&redis.lines(Some(&link))?, ways);
+            Instance::start(options.program.clone(), &settings, &clock, link).await
         });
         let instances = futures_util::future::try_join_all(starting).await?;
-        let (exits, recorder, readers) = (Mutex::default(), OnceLock::new(), Mutex::default());
         Ok(System {
             options,
             redis,
@@ -95,10 +101,11 @@ impl System {
             host,
             clock,
             settings,
+            maker,
             targets,
-            exits,
-            recorder,
-            readers,
+            exits: Mutex::default(),
+            recorder: OnceLock::new(),
+            readers: Mutex::default(),
             _folder: folder,
         })
     }
@@ -110,9 +117,8 @@ impl System {
 
     /// The recorder for the requests of faults.
     pub(crate) fn recorder(&self) -> Result<&Arc<Recorder>, Error> {
-        self.recorder.get().ok_or_else(|| {
-            Error::Unexpected("nobody writes down what the fault asks for".to_owned())
-        })
+        let missing = || Error::unexpected("nobody writes down what the fault asks for");
+        self.recorder.get().ok_or_else(missing)
     }
 
     /// The options.
@@ -128,12 +134,6 @@ impl System {
         &self.settings.brokers["main"].connector
     }
 
-    /// The address of `/v1` of an instance.
-    #[must_use]
-    pub fn http(&self, instance: usize) -> SocketAddr {
-        self.instances[instance].http
-    }
-
     /// The addresses of `/v1` of all instances.
     pub(crate) fn api_addresses(&self) -> Vec<SocketAddr> {
         self.instances.iter().map(|instance| instance.http).collect()
@@ -143,12 +143,6 @@ impl System {
     #[must_use]
     pub fn probes(&self, instance: usize) -> SocketAddr {
         self.instances[instance].probes
-    }
-
-    /// The direct connection to the current Redis master, without faults.
-    #[must_use]
-    pub fn store_settings(&self) -> &config::Redis {
-        &self.settings.redis
     }
 
     /// The settings of the instances with direct connections.
@@ -176,17 +170,13 @@ impl System {
     /// and text.
     #[must_use]
     pub fn logs(&self) -> Vec<(String, String)> {
-        let instances = self
-            .instances
-            .iter()
-            .enumerate()
-            .map(|(number, instance)| (format!("dwell-{number}"), instance.dir.clone()));
-        let servers = self
-            .redis
-            .dirs()
-            .into_iter()
-            .chain([(self.broker.kind().as_str().to_owned(), self.broker.dir().to_owned())]);
-        instances.chain(servers).flat_map(|(name, dir)| logs::read(&name, &dir)).collect()
+        let instances = (0..).zip(&self.instances);
+        let instances = instances.map(|(number, of)| (format!("dwell-{number}"), &of.dir));
+        let redis = (0..).zip(&self.redis.dirs);
+        let redis = redis.map(|(number, dir)| (format!("redis-{number}"), dir));
+        let broker = (self.broker.kind.as_str().to_owned(), &self.broker.dir);
+        let dirs = instances.chain(redis).chain([broker]);
+        dirs.flat_map(|(name, dir)| logs::read(&name, dir)).collect()
     }
 
     /// Process ids and ports, for people.
@@ -195,22 +185,13 @@ impl System {
         let SystemOptions { redis, instances, durability, .. } = &self.options;
         format!(
             "{instances} instance(s) over {}, Redis {redis:?}, durability {durability:?}",
-            self.broker.kind().as_str()
+            self.broker.kind.as_str()
         )
     }
 
-    /// The host of URLs, where they are targets.
-    pub(crate) fn host(&self) -> Option<&Arc<Host>> {
-        self.host.as_ref()
-    }
-
-    /// Creates destinations.
-    #[must_use]
-    pub fn maker(&self) -> Maker {
-        Maker {
-            broker: self.broker().clone(),
-            nats: (self.broker.kind() == BrokerKind::Nats).then(|| self.broker.port()),
-        }
+    /// Any target of the load.
+    pub(crate) fn any_target(&self, rng: &mut StdRng) -> &str {
+        &self.targets[rng.random_range(0..self.targets.len())]
     }
 
     /// Checks whether an instance has ended by itself; not while a fault acts on it.
@@ -250,33 +231,19 @@ impl System {
                 Err(error) => self.note(format!("dwell-{number}: {error}")),
             }
         }
-        let logs =
-            self.instances.iter().enumerate().flat_map(|(number, instance)| {
-                logs::read(&format!("dwell-{number}"), &instance.dir)
-            });
-        let panics = logs.flat_map(|(name, text)| {
-            panics(&text).map(|line| format!("{name}: {line}")).collect::<Vec<_>>()
-        });
-        self.exits.lock().iter().cloned().chain(panics).collect()
+        for (name, log) in self.logs().iter().filter(|(name, _)| name.starts_with("dwell-")) {
+            panics(log).for_each(|line| self.note(format!("{name}: {line}")));
+        }
+        std::mem::take(&mut *self.exits.lock())
     }
 
-    /// Stops all processes in order: the instances by SIGTERM, which releases their claims.
+    /// Stops the instances by SIGTERM, which releases their claims. The servers are killed.
     ///
     /// # Errors
-    /// A process did not end, or an instance ended unexpectedly.
+    /// An instance ended unexpectedly.
     pub async fn stop(self) -> Result<(), Error> {
         let exits = self.stop_instances().await;
-        self.stop_servers().await?;
         if exits.is_empty() { Ok(()) } else { Err(Error::Unexpected(exits.join("; "))) }
-    }
-
-    /// Stops the servers; remaining instances are killed on drop.
-    ///
-    /// # Errors
-    /// A process did not end.
-    pub async fn stop_servers(self) -> Result<(), Error> {
-        self.broker.stop().await?;
-        self.redis.stop().await
     }
 }
 

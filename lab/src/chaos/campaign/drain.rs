@@ -11,7 +11,7 @@ use dwell::store::meta::SweepRules;
 use dwell::store::reader::list::Query;
 use dwell::store::reader::lookup::Place;
 
-use super::{CHECK_INTERVAL, Campaign, DRAIN_TIMEOUT, MIN_EMPTY_DURATION, RECOVERY_TIMEOUT};
+use super::{CHECK_INTERVAL, Campaign, DRAIN_TIMEOUT, Error, MIN_EMPTY_DURATION, RECOVERY_TIMEOUT};
 use crate::chaos::history::{DeadJob, End};
 use crate::chaos::system::System;
 
@@ -23,14 +23,10 @@ pub(crate) async fn damage(system: &System) -> Result<Vec<String>, StoreError> {
     let rules = FsckRules { lease_ms, retry_ms: delivery.retry.to_vec(), sweep, repair: false };
     let mut damage = Vec::new();
     let mut found = |finding: fsck::Finding| {
-        damage.push(format!(
-            "{} `{}` {}",
-            finding.bucket.map_or("-".to_owned(), |bucket| bucket.to_string()),
-            finding.id,
-            finding.problem.as_str()
-        ));
+        let bucket = finding.bucket.map_or("-".to_owned(), |bucket| bucket.to_string());
+        damage.push(format!("{bucket} `{}` {}", finding.id, finding.problem.as_str()));
     };
-    fsck::run(system.store_settings(), rules, &mut found).await?;
+    fsck::run(&system.settings().redis, rules, &mut found).await?;
     Ok(damage)
 }
 
@@ -39,7 +35,7 @@ impl Campaign<'_> {
     pub(super) async fn drain(&self) -> Result<End, StoreError> {
         let deadline = clock::now() + DRAIN_TIMEOUT;
         let store = loop {
-            match Store::attach(self.system.store_settings()).await {
+            match Store::attach(&self.system.settings().redis).await {
                 Ok(store) => break store,
                 Err(error) if clock::now() >= deadline => return Err(error),
                 Err(_) => clock::sleep(CHECK_INTERVAL).await,
@@ -62,42 +58,34 @@ impl Campaign<'_> {
             }
             let since = *empty_since.get_or_insert(now);
             // An answer that cannot be delivered is given up and never arrives.
-            let patience = if missing.answers.is_empty() {
-                MIN_EMPTY_DURATION
-            } else {
-                MIN_EMPTY_DURATION * 5
-            };
-            if now >= since + patience || now >= deadline {
+            let patience = if missing.answers.is_empty() { 1 } else { 5 };
+            if now >= since + MIN_EMPTY_DURATION * patience || now >= deadline {
                 break counts;
             }
             clock::sleep(CHECK_INTERVAL).await;
         };
-        let mut end = End {
+        Ok(End {
             scheduled: counts.scheduled.iter().sum(),
             reserved: counts.reserved.iter().sum(),
+            dead: self.dead(&store).await?,
+            unacknowledged: self.unacknowledged().await,
+            damage: damage(self.system).await?,
             ..End::default()
-        };
-        end.dead = self.dead(&store).await?;
-        end.unacknowledged = self.unacknowledged().await;
-        end.damage = damage(self.system).await?;
-        Ok(end)
+        })
     }
 
     /// Waits until the ingest has acknowledged every request, and returns how many are left.
     async fn unacknowledged(&self) -> Option<u64> {
         let deadline = clock::now() + RECOVERY_TIMEOUT;
         loop {
-            match self.system.broker.unacknowledged().await {
-                Ok(0) => return Some(0),
-                Ok(left) if clock::now() >= deadline => return Some(left),
-                Err(error) if clock::now() >= deadline => {
-                    (self.say)(&format!(
-                        "the requests that are not acknowledged cannot be counted: {error}"
-                    ));
-                    return None;
-                }
-                _ => clock::sleep(CHECK_INTERVAL * 10).await,
+            let left = self.system.broker.unacknowledged().await;
+            if matches!(left, Ok(0)) || clock::now() >= deadline {
+                let say = |error: &Error| {
+                    (self.say)(&format!("the unacknowledged requests cannot be counted: {error}"));
+                };
+                return left.inspect_err(say).ok();
             }
+            clock::sleep(CHECK_INTERVAL * 10).await;
         }
     }
 
@@ -107,20 +95,17 @@ impl Campaign<'_> {
         loop {
             let page = store.reader.list(&query).await?;
             dead.extend(page.jobs.iter().map(|found| {
+                let state = found.state.as_ref();
+                let reason = state.and_then(|state| state.reason);
                 DeadJob {
                     id: found.id.as_str().to_owned(),
-                    reason: found
-                        .state
-                        .as_ref()
-                        .and_then(|state| state.reason)
-                        .map(|reason| reason.as_str().to_owned()),
-                    attempt: found.state.as_ref().map(|state| state.attempt),
+                    reason: reason.map(|reason| reason.as_str().to_owned()),
+                    attempt: state.map(|state| state.attempt),
                 }
             }));
             // An unreadable dead job is dead; the damage names the problem.
-            dead.extend(
-                page.unreadable.into_iter().map(|(id, _)| DeadJob { id, ..DeadJob::default() }),
-            );
+            let unreadable = page.unreadable.into_iter();
+            dead.extend(unreadable.map(|(id, _)| DeadJob { id, ..DeadJob::default() }));
             match page.next {
                 Some(next) => query.after = Some(next),
                 None => return Ok(dead),

@@ -7,19 +7,20 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use super::recovery::Recovery;
-use super::{Campaign, Options, RECOVERY_TIMEOUT};
+use super::{Campaign, Error, Options, RECOVERY_TIMEOUT};
 use crate::chaos::fault::FaultKind;
 use crate::chaos::history::{Fault, Op, Phase};
 use crate::chaos::inject;
 use crate::chaos::plan::{Plan, Step};
 use crate::chaos::queue::faults::forget_more;
+use crate::chaos::wait::{until, within};
 
 /// The longest time of a fault with its heal.
 const STRIKE_TIMEOUT: Duration = Duration::from_secs(180);
 
 impl Campaign<'_> {
     /// Injects one fault after another until the time is over and enough are injected.
-    pub(super) async fn inject_faults(&self, options: &Options) -> Result<(), String> {
+    pub(super) async fn inject_faults(&self, options: &Options) -> Result<(), Error> {
         let kinds = if options.only.is_empty() { FaultKind::all() } else { &options.only };
         let kinds: Vec<FaultKind> =
             kinds.iter().copied().filter(|kind| kind.applies(self.system.options())).collect();
@@ -34,16 +35,11 @@ impl Campaign<'_> {
             let healed_us = self.inject_one(&step).await?.healed_us;
             let began = clock::now();
             // A job that fell due after the heal has arrived.
-            if !self
-                .until(RECOVERY_TIMEOUT, || self.recorder.newest_due_ms() * 1000 > healed_us)
-                .await
-            {
-                return Err(format!(
-                    "nothing arrived within {} s after {} was healed",
-                    RECOVERY_TIMEOUT.as_secs(),
-                    step.kind
-                ));
-            }
+            let missed = format!("nothing arrived after {} was healed", step.kind);
+            until(RECOVERY_TIMEOUT, missed, async || {
+                Ok(self.recorder.newest_due_ms() * 1000 > healed_us)
+            })
+            .await?;
             let arrive_ms = began.elapsed().as_millis();
             let recovered = recovery.wait(self.system, self.recorder, healed_us).await;
             (self.say)(&format!(
@@ -56,43 +52,37 @@ impl Campaign<'_> {
     }
 
     /// Injects a fault, and records its begin and its end.
-    pub(super) async fn inject_one(&self, step: &Step) -> Result<Fault, String> {
+    pub(super) async fn inject_one(&self, step: &Step) -> Result<Fault, Error> {
+        let Step { kind, hold, .. } = *step;
         let record = |phase, fault| self.recorder.record("faults", phase, Op::Fault(fault));
         let now_us = clock::wall_us();
-        let hold_us = i64::try_from(step.hold.as_micros()).unwrap_or(i64::MAX);
-        let planned = Fault::new(step.kind, (now_us, now_us + hold_us), String::new());
-        record(Phase::Invoke, planned);
+        let hold_us = i64::try_from(hold.as_micros()).unwrap_or(i64::MAX);
+        record(Phase::Invoke, Fault::new(kind, (now_us, now_us + hold_us), String::new()));
         let mut rng = StdRng::seed_from_u64(step.seed);
-        let injected = clock::timeout(
-            STRIKE_TIMEOUT,
-            Box::pin(inject::inject(step.kind, self.system, &mut rng, step.hold)),
-        )
-        .await;
-        let error = match injected {
-            Some(Ok(mut fault)) => {
-                if self.pops {
-                    forget_more(&mut fault, self.system);
-                }
-                let (leases, took_us) =
-                    (fault.leases.unwrap_or_default(), fault.healed_us - fault.began_us);
-                (self.say)(&format!(
-                    "{}: {}, {} ms, {} in flight, {} held",
-                    step.kind,
-                    fault.detail,
-                    took_us / 1000,
-                    leases.claimed,
-                    leases.held
-                ));
-                if let Some(forgotten) = &fault.forgotten {
-                    (self.say)(&format!("  another master for buckets {:?}", forgotten.buckets));
-                }
-                record(Phase::Ok, fault.clone());
-                return Ok(fault);
+        let injecting = Box::pin(inject::inject(kind, self.system, &mut rng, hold));
+        let mut fault = match within(STRIKE_TIMEOUT, "it did not end", injecting).await {
+            Ok(fault) => fault,
+            Err(error) => {
+                let during = (now_us, clock::wall_us());
+                record(Phase::Info, Fault::new(kind, during, error.to_string()));
+                return Err(Error::Unexpected(format!("{kind}: {error}")));
             }
-            Some(Err(error)) => error.to_string(),
-            None => format!("it took more than {} s", STRIKE_TIMEOUT.as_secs()),
         };
-        record(Phase::Info, Fault::new(step.kind, (now_us, clock::wall_us()), error.clone()));
-        Err(format!("{}: {error}", step.kind))
+        if self.pops {
+            forget_more(&mut fault, self.system);
+        }
+        let leases = fault.leases.unwrap_or_default();
+        (self.say)(&format!(
+            "{kind}: {}, {} ms, {} in flight, {} held",
+            fault.detail,
+            (fault.healed_us - fault.began_us) / 1000,
+            leases.claimed,
+            leases.held
+        ));
+        if let Some(forgotten) = &fault.forgotten {
+            (self.say)(&format!("  another master for buckets {:?}", forgotten.buckets));
+        }
+        record(Phase::Ok, fault.clone());
+        Ok(fault)
     }
 }

@@ -5,6 +5,7 @@
 mod options;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use tokio::task::JoinSet;
 
 pub use self::options::Options;
 use super::drain::damage;
-use super::{Campaign, Error, conclude, head, io, needs_replica, remove_earlier};
+use super::{Campaign, Error, conclude, head, needs_replica, remove_earlier};
 use crate::chaos::checker::verdict::QueueCounts;
 use crate::chaos::fault::FaultKind;
 use crate::chaos::history::{End, Fault, QUEUE as BROKER, RunHeader};
@@ -98,16 +99,15 @@ pub async fn run(options: &Options, seed: u64, say: fn(&str)) -> Result<Summary,
         if options.consumers_only { Vec::new() } else { faults::kinds(&options.only, &system)? };
     let system = System::start(system).await?;
     say(&system.describe());
-    let folder =
-        tempfile::tempdir().map_err(|error| Error::Io("a temporary folder".to_owned(), error))?;
+    let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
     let out = options.out.as_deref().unwrap_or(folder.path());
-    std::fs::create_dir_all(out).map_err(io(out))?;
+    std::fs::create_dir_all(out).map_err(Error::file(out))?;
     let file = out.join(format!("history-{name}.jsonl"));
     let head = head(system.options(), seed, TTR_MS, &options.repeat(seed));
     let head = RunHeader { broker: BROKER.to_owned(), ..head };
-    let recorder = Arc::new(Recorder::create(&file, &head).map_err(io(&file))?);
-    let ports = (0..system.options().instances).map(|instance| system.http(instance).port());
-    let scene = Arc::new(Scene::new(Arc::clone(&recorder), ports.collect()));
+    let recorder = Arc::new(Recorder::create(&file, &head).map_err(Error::file(&file))?);
+    let ports = system.api_addresses().iter().map(SocketAddr::port).collect();
+    let scene = Arc::new(Scene::new(Arc::clone(&recorder), ports));
     let (began, mortal) = (clock::now(), options.mortal());
     let mut consumers = JoinSet::new();
     for number in 0..options.consumers {
@@ -119,7 +119,7 @@ pub async fn run(options: &Options, seed: u64, say: fn(&str)) -> Result<Summary,
     let campaign = Campaign { system: &system, recorder: &recorder, say, pops: true };
     let striking = strike(&campaign, &scene, (seed, &kinds), || producing.is_finished());
     let (struck, in_time) = tokio::join!(striking, finished(&scene, options.jobs));
-    let (faults, mut broken) = struck.map_err(Error::Unexpected)?;
+    let (faults, mut broken) = struck?;
     let secs = began.elapsed().as_secs_f64();
     if !in_time {
         broken.push(format!("no job was finished for {PROGRESS_TIMEOUT:?}"));
@@ -138,7 +138,7 @@ pub async fn run(options: &Options, seed: u64, say: fn(&str)) -> Result<Summary,
     let outcome = conclude(system, &recorder, end, file, &name).await?;
     if let Some(file) = &report {
         let report = serde_json::to_vec_pretty(&outcome.report).map_err(std::io::Error::from);
-        report.and_then(|report| std::fs::write(file, report)).map_err(io(file))?;
+        report.and_then(|report| std::fs::write(file, report)).map_err(Error::file(file))?;
     }
     let findings = outcome.verdict.findings.values().flatten();
     let count = |is: fn(&Fault) -> bool| faults.iter().filter(|fault| is(fault)).count();
@@ -166,7 +166,7 @@ async fn strike(
     scene: &Scene,
     (seed, kinds): (u64, &[FaultKind]),
     is_enough: impl Fn() -> bool,
-) -> Result<(Vec<Fault>, Vec<String>), String> {
+) -> Result<(Vec<Fault>, Vec<String>), Error> {
     let (mut faults, mut broken) = (Vec::new(), Vec::new());
     for step in Plan::new(seed, kinds, Pace::Even) {
         if is_enough() {
@@ -183,10 +183,8 @@ async fn strike(
             && campaign.system.options().redis == RedisMode::Cluster
             && now.pops_with_jobs == before.pops_with_jobs
         {
-            broken.push(format!(
-                "no pop had a job while one of the masters was frozen: {}",
-                fault.detail
-            ));
+            let detail = &fault.detail;
+            broken.push(format!("no pop had a job while one of the masters was frozen: {detail}"));
         }
         faults.push(fault);
         clock::sleep(step.pause).await;

@@ -37,10 +37,8 @@ impl Recovery {
                 return "all is calm".to_owned();
             }
             if began.elapsed() >= CALM_TIMEOUT {
-                let claimed = claimed.map_or_else(
-                    || "nobody knows how many".to_owned(),
-                    |claimed| claimed.to_string(),
-                );
+                let claimed =
+                    claimed.map_or("an unknown number".to_owned(), |left| left.to_string());
                 let said = format!("{} jobs still overdue and {claimed} claimed", overdue.len());
                 self.0.extend(overdue);
                 return said;

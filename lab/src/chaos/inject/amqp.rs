@@ -6,8 +6,9 @@ use dwell_testkit::servers::{BrokerServer, RabbitServer};
 use rand::RngExt;
 use rand::rngs::StdRng;
 
-use super::{Injection, Outcome, held, within};
+use super::{Done, Injection, Outcome, held};
 use crate::chaos::system::{Error, System, USER, classic, queue_length, rabbitmqctl};
+use crate::chaos::wait::until;
 
 const POLICY_NAME: &str = "chaos-full";
 /// A queue that accepts nothing.
@@ -22,24 +23,14 @@ fn rabbit(server: &BrokerServer) -> Result<&RabbitServer, Error> {
     }
 }
 
-async fn fill(server: &RabbitServer, target: &str) -> Result<(), Error> {
-    rabbitmqctl(
-        server,
-        &[
-            "set_policy",
-            POLICY_NAME,
-            &format!("^{target}$"),
-            REJECT_ALL_POLICY,
-            "--apply-to",
-            "queues",
-        ],
-    )
-    .await
-    .map(drop)
+async fn fill(server: &RabbitServer, target: &str) -> Result<String, Error> {
+    let queues = format!("^{target}$");
+    let policy = ["set_policy", POLICY_NAME, &queues, REJECT_ALL_POLICY, "--apply-to", "queues"];
+    rabbitmqctl(server, &policy).await
 }
 
-async fn empty(server: &RabbitServer) -> Result<(), Error> {
-    rabbitmqctl(server, &["clear_policy", POLICY_NAME]).await.map(drop)
+async fn empty(server: &RabbitServer) -> Result<String, Error> {
+    rabbitmqctl(server, &["clear_policy", POLICY_NAME]).await
 }
 
 /// A target that can be full although it is read.
@@ -53,15 +44,14 @@ pub(super) async fn target_full(Injection { system, rng, hold }: Injection<'_>) 
     let server = system.broker.server.lock().await;
     let server = rabbit(&server)?;
     held(hold, fill(server, target).await, empty(server)).await?;
-    Ok(target.to_owned().into())
+    Ok(Done::new(target))
 }
 
 async fn read_empty(server: &RabbitServer, target: &str) -> Result<(), Error> {
-    let emptied = async {
-        while queue_length(server, target).await?.is_some_and(|left| left > 0) {}
-        Ok(())
-    };
-    within(EMPTY_TIMEOUT, format!("`{target}` was not empty"), emptied).await
+    until(EMPTY_TIMEOUT, format!("`{target}` was not empty"), async || {
+        Ok(queue_length(server, target).await?.is_none_or(|left| left == 0))
+    })
+    .await
 }
 
 /// Deletes a queue without losing delivered messages: the queue first refuses messages and is read
@@ -81,15 +71,11 @@ pub(super) async fn target_deleted(Injection { system, rng, hold }: Injection<'_
     };
     let healed = async {
         empty(server).await?;
-        rabbitmqctl(
-            server,
-            &["import_definitions", &system.broker.definitions().display().to_string()],
-        )
-        .await
-        .map(drop)
+        let definitions = system.broker.definitions();
+        rabbitmqctl(server, &["import_definitions", &definitions.to_string_lossy()]).await
     };
     held(hold, deleted.await, healed).await?;
-    Ok(target.to_owned().into())
+    Ok(Done::new(target))
 }
 
 /// Open channels keep their permissions, so the connections are reset too.
@@ -99,19 +85,19 @@ pub(super) async fn permissions_withdrawn(
     let server = system.broker.server.lock().await;
     let server = rabbit(&server)?;
     let set = async |rights: &'static str| {
-        rabbitmqctl(server, &["set_permissions", USER, rights, rights, rights]).await.map(drop)
+        rabbitmqctl(server, &["set_permissions", USER, rights, rights, rights]).await
     };
-    let withdrawn = set("^$").await.map(|()| system.broker.link.reset());
+    let withdrawn = set("^$").await.map(|_| system.broker.link.reset());
     held(hold, withdrawn, set(".*")).await?;
-    Ok(format!("user {USER}").into())
+    Ok(Done::new(format!("user {USER}")))
 }
 
 pub(super) async fn connection_blocked(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
     let server = system.broker.server.lock().await;
     let server = rabbit(&server)?;
     let set = async |mark: &'static str| {
-        rabbitmqctl(server, &["set_vm_memory_high_watermark", mark]).await.map(drop)
+        rabbitmqctl(server, &["set_vm_memory_high_watermark", mark]).await
     };
     held(hold, set("0.0000001").await, set("0.4")).await?;
-    Ok("memory alarm".to_owned().into())
+    Ok(Done::new("memory alarm"))
 }

@@ -1,20 +1,23 @@
 //! Faults of any broker.
 
 use dwell::clock;
+use rustix::process::Signal;
 
 use super::in_flight::let_it_be_seen;
-use super::{Injection, Outcome, both, start};
-use crate::chaos::system::Error;
+use super::{Done, Injection, Outcome, back};
 
-pub(super) async fn kill(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
+/// Ends the broker, by SIGKILL or by SIGTERM, and starts it again.
+pub(super) async fn end(Injection { system, hold, .. }: Injection<'_>, by: Signal) -> Outcome {
     let mut server = system.broker.server.lock().await;
-    let frozen = server.freeze().map_err(Error::from);
-    let_it_be_seen().await;
-    let killed = frozen.and(server.kill().map_err(Error::from));
-    clock::sleep(hold).await;
-    let started = start(async || server.restart().await).await;
-    both(killed, started)?;
-    Ok(server.to_string().into())
+    let ended = if by == Signal::KILL {
+        let frozen = server.freeze();
+        let_it_be_seen().await;
+        frozen.and(server.kill())
+    } else {
+        server.stop().await
+    };
+    back(hold, ended, async || server.restart().await).await?;
+    Ok(Done::new(server.to_string()))
 }
 
 pub(super) async fn freeze(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
@@ -22,21 +25,12 @@ pub(super) async fn freeze(Injection { system, hold, .. }: Injection<'_>) -> Out
     server.freeze()?;
     clock::sleep(hold).await;
     server.thaw()?;
-    Ok(server.to_string().into())
-}
-
-pub(super) async fn restart(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
-    let mut server = system.broker.server.lock().await;
-    let stopped = server.stop().await.map_err(Error::from);
-    clock::sleep(hold).await;
-    let started = start(async || server.restart().await).await;
-    both(stopped, started)?;
-    Ok(server.to_string().into())
+    Ok(Done::new(server.to_string()))
 }
 
 /// Adds a partition. Nothing needs healing.
 pub(super) async fn partition_added(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
     let count = system.broker.add_partition().await?;
     clock::sleep(hold).await;
-    Ok(format!("{count} partitions").into())
+    Ok(Done::new(format!("{count} partitions")))
 }

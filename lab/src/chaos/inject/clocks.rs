@@ -5,14 +5,14 @@ use std::time::Duration;
 use dwell::clock;
 use rand::RngExt;
 
-use super::{Done, Injection, Outcome, held, within};
+use super::{Done, Injection, Outcome, held};
 use crate::chaos::system::{Error, HostClock, open};
+use crate::chaos::wait::until;
 
 /// µs per second.
 const US_PER_SECOND: i64 = 1_000_000;
-/// The longest time until a jump takes effect, and the interval between two checks.
+/// The longest time until a jump takes effect.
 const EFFECT_TIMEOUT: Duration = Duration::from_secs(5);
-const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// The jump of the clock of the instances, s.
 const INSTANCE_JUMP_S: i64 = 3600;
 
@@ -52,19 +52,13 @@ async fn jump(
     let wrong = async {
         host.set(seconds)?;
         let missed = format!("no jump of the clock by {seconds:+} s was observed");
-        within(EFFECT_TIMEOUT, missed, seen(seconds * US_PER_SECOND, step_us)).await
+        // Within a second and a half.
+        until(EFFECT_TIMEOUT, missed, async || {
+            Ok((step_us().await? - seconds * US_PER_SECOND).abs() <= US_PER_SECOND * 3 / 2)
+        })
+        .await
     };
     held(hold, wrong.await, async { host.set(0) }).await?;
-    Ok(Done {
-        clock_step_us: Some(seconds * US_PER_SECOND),
-        ..Done::healed(format!("{seconds:+} s"))
-    })
-}
-
-/// Waits until the clock is wrong by this much, within a second and a half.
-async fn seen(wanted_us: i64, step_us: impl AsyncFn() -> Result<i64, Error>) -> Result<(), Error> {
-    while (step_us().await? - wanted_us).abs() > US_PER_SECOND * 3 / 2 {
-        clock::sleep(CHECK_INTERVAL).await;
-    }
-    Ok(())
+    let clock_step_us = Some(seconds * US_PER_SECOND);
+    Ok(Done { clock_step_us, ..Done::healed(format!("{seconds:+} s")) })
 }

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use dwell::clock;
 use dwell::store::keys::Keys;
+use dwell::store::record::VERSION;
 use rand::RngExt;
 
-use super::{Done, Injection, Outcome, both, within};
+use super::{Done, Injection, Outcome, both};
 use crate::chaos::history::{Job, Only};
 use crate::chaos::load::extra::{Action, Extra, job};
 use crate::chaos::system::{Error, Servers, System};
+use crate::chaos::wait::within;
 
 /// The version of a later program.
 const LATER_VERSION: u8 = 250;
@@ -28,21 +30,26 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(super) async fn record_damaged(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
-    let settings = system.store_settings();
-    let keys = Keys::new(&settings.namespace, settings.buckets);
+    let keys = &system.redis.census.keys;
     let mut aside = Extra::open(system).await?;
-    let ids: Vec<String> =
-        DUE_MS.iter().map(|_| format!("d-{:016x}", rng.random::<u64>())).collect();
-    let target = &system.targets()[rng.random_range(0..system.targets().len())];
+    let target = system.any_target(rng);
     let now_ms = clock::wall_ms();
-    let jobs: Vec<_> = ids
-        .iter()
-        .zip(DUE_MS)
-        .map(|(id, after_ms)| (id.clone(), job(target, now_ms + after_ms)))
-        .collect();
-    aside.jobs(jobs.clone()).await;
+    let jobs = DUE_MS.map(|after_ms| {
+        (format!("d-{:016x}", rng.random::<u64>()), job(target, now_ms + after_ms))
+    });
+    let ids = jobs.each_ref().map(|(id, _)| id.clone());
+    aside.jobs(jobs.to_vec()).await;
     let servers = system.redis.servers.lock().await;
-    let damaged = damage(&servers, &keys, &ids).await;
+    // Each job, once it is stored.
+    let damaged = within(STORE_TIMEOUT, "the jobs were not stored", async {
+        for id in &ids {
+            while !set_version(&servers, keys, id, (VERSION, LATER_VERSION)).await? {
+                clock::sleep(CHECK_INTERVAL).await;
+            }
+        }
+        Ok(())
+    });
+    let damaged = damaged.await;
     let from_us = clock::wall_us();
     if damaged.is_ok() {
         let overdue = clock::sleep(hold.max(Duration::from_millis(9000)));
@@ -50,40 +57,18 @@ pub(super) async fn record_damaged(Injection { system, rng, hold }: Injection<'_
     }
     let mut restored = Ok(());
     for id in &ids {
-        restored = restored.and(
-            set_version(&servers, &keys, id, (LATER_VERSION, dwell::store::record::VERSION))
-                .await
-                .map(drop),
-        );
+        let set = set_version(&servers, keys, id, (LATER_VERSION, VERSION)).await;
+        restored = restored.and(set.map(drop));
     }
     both(damaged, restored)?;
     let recorder = system.recorder()?;
     let set_aside: usize = ids.iter().map(|id| recorder.set_aside(id)).sum();
-    let done = Done::healed_beside(
-        format!(
-            "version {LATER_VERSION} in {} records, {set_aside} requests were returned",
-            ids.len()
-        ),
-        from_us,
-        Only::Jobs(ids),
-    );
+    let count = ids.len();
+    let detail =
+        format!("version {LATER_VERSION} in {count} records, {set_aside} requests were returned");
+    let done = Done::healed_beside(detail, from_us, Only::Jobs(ids.into()));
     aside.close().await;
     Ok(done)
-}
-
-/// Damages each job once it is stored.
-async fn damage(servers: &Servers, keys: &Keys, ids: &[String]) -> Result<(), Error> {
-    let damaged = async {
-        for id in ids {
-            while !set_version(servers, keys, id, (dwell::store::record::VERSION, LATER_VERSION))
-                .await?
-            {
-                clock::sleep(CHECK_INTERVAL).await;
-            }
-        }
-        Ok(())
-    };
-    within(STORE_TIMEOUT, "the jobs were not stored", damaged).await
 }
 
 async fn set_version(
@@ -100,15 +85,18 @@ async fn set_version(
 }
 
 /// Sends the control requests, and waits until each message was returned.
-async fn ask(system: &System, aside: &mut Extra<'_>, jobs: &[(String, Job)]) {
-    let (Ok(recorder), [cancelled, moved, fired, again]) = (system.recorder(), jobs) else {
-        return;
-    };
+async fn ask(
+    system: &System,
+    aside: &mut Extra<'_>,
+    [cancelled, moved, fired, again]: &[(String, Job); 4],
+) {
+    let Ok(recorder) = system.recorder() else { return };
     let later_ms = clock::wall_ms() + 60_000;
-    aside.ask(&cancelled.0, Action::Cancel, None).await;
-    aside.ask(&moved.0, Action::Reschedule, Some(later_ms)).await;
+    let http = Some(system.instances.len() - 1);
+    aside.ask(&cancelled.0, Action::Cancel, None, None).await;
+    aside.ask(&moved.0, Action::Reschedule, Some(later_ms), None).await;
     aside.again(&again.0, Job { due_ms: later_ms, ..again.1.clone() }).await;
-    aside.ask_by_http(system.instances.len() - 1, &fired.0, Action::Fire).await;
+    aside.ask(&fired.0, Action::Fire, None, http).await;
     while [cancelled, moved, again].iter().any(|(id, _)| recorder.set_aside(id) == 0) {
         clock::sleep(CHECK_INTERVAL).await;
     }

@@ -7,20 +7,17 @@ use crate::chaos::history::Only;
 use crate::chaos::system::{Error, Host, Manner, System};
 
 fn of(system: &System) -> Result<&Host, Error> {
-    system
-        .host()
-        .map(|host| &**host)
-        .ok_or_else(|| Error::Unexpected("the system has no host of URLs".to_owned()))
+    system.host.as_deref().ok_or_else(|| Error::unexpected("the system has no host of URLs"))
 }
 
 pub(super) async fn down(at: Injection<'_>) -> Outcome {
     of(at.system)?.down(at.hold).await?;
-    Ok("port and connections closed".to_owned().into())
+    Ok(Done::new("port and connections closed"))
 }
 
 pub(super) async fn behaves(at: Injection<'_>, manner: Manner) -> Outcome {
     of(at.system)?.behave(manner, at.hold).await;
-    Ok(format!("{manner:?}").into())
+    Ok(Done::new(format!("{manner:?}")))
 }
 
 /// The jobs of the other hosts must be in time.

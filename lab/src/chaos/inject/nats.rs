@@ -5,12 +5,12 @@ use std::time::Duration;
 use dwell::clock;
 use dwell_testkit::servers::{BrokerServer, NatsServer};
 use rand::RngExt;
-use rand::rngs::StdRng;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::{Injection, Outcome, held, within};
+use super::{Done, Injection, Outcome, held, running};
 use crate::chaos::system::{Error, System, jetstream, nats_users};
+use crate::chaos::wait::until;
 
 /// The log line after new settings take effect.
 const RELOAD_LOG_LINE: &str = "Reloaded server configuration";
@@ -20,26 +20,22 @@ const RELOAD_TIMEOUT: Duration = Duration::from_secs(20);
 /// its next fetch.
 const RECREATE_TIMEOUT: Duration = Duration::from_secs(30);
 
-fn any<'a>(system: &'a System, rng: &mut StdRng) -> &'a str {
-    &system.targets()[rng.random_range(0..system.targets().len())]
-}
-
 pub(super) async fn target_full(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
-    let target = any(system, rng);
+    let target = system.any_target(rng);
     // The policy first, then the limit: otherwise the limit would discard stored messages.
     changed(system, target, hold, &[json!({ "discard": "new" }), json!({ "max_bytes": 1 })]).await
 }
 
 /// The stream keeps its unread messages, but no stream accepts messages on the subject.
 pub(super) async fn target_deleted(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
-    let target = any(system, rng);
+    let target = system.any_target(rng);
     changed(system, target, hold, &[json!({ "subjects": [format!("{target}.away")] })]).await
 }
 
 async fn changed(system: &System, target: &str, hold: Duration, changes: &[Value]) -> Outcome {
     // No other fault may affect the server meanwhile.
     let _server = system.broker.server.lock().await;
-    let (port, stream) = (system.broker.port(), jetstream::stream_of(target));
+    let (port, stream) = (system.broker.port, jetstream::stream_of(target));
     let before = jetstream::config(port, &stream).await?;
     let update = async |config: Value| {
         jetstream::ask(port, &format!("STREAM.UPDATE.{stream}"), config).await.map(drop)
@@ -55,27 +51,24 @@ async fn changed(system: &System, target: &str, hold: Duration, changes: &[Value
         Ok(())
     };
     held(hold, broken.await, update(before.clone())).await?;
-    Ok(target.to_owned().into())
+    Ok(Done::new(target))
 }
 
 /// Dwell itself creates the consumer again, with its own `ack_wait`; the system then sets a shorter
 /// one.
 pub(super) async fn consumer_deleted(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
     let _server = system.broker.server.lock().await;
-    jetstream::ask(system.broker.port(), "CONSUMER.DELETE.DWELL_delay_in.dwell", json!({})).await?;
+    let port = system.broker.port;
+    jetstream::ask(port, "CONSUMER.DELETE.DWELL_delay_in.dwell", json!({})).await?;
     clock::sleep(hold).await;
-    // Dwell must create the consumer.
-    let port = system.broker.port();
-    let back = Box::pin(async {
-        while jetstream::ask(port, "CONSUMER.INFO.DWELL_delay_in.dwell", json!({})).await.is_err() {
-            clock::sleep(Duration::from_millis(50)).await;
-        }
-        Ok(())
-    });
     let missed = "the consumer dwell of DWELL_delay_in was not created again";
-    within(RECREATE_TIMEOUT, missed, back).await?;
+    until(RECREATE_TIMEOUT, missed, async || {
+        let info = jetstream::ask(port, "CONSUMER.INFO.DWELL_delay_in.dwell", json!({}));
+        Ok(Box::pin(info).await.is_ok())
+    })
+    .await?;
     system.broker.make_consumer().await?;
-    Ok("consumer dwell of DWELL_delay_in".to_owned().into())
+    Ok(Done::new("consumer dwell of DWELL_delay_in"))
 }
 
 pub(super) async fn permissions_withdrawn(
@@ -85,10 +78,10 @@ pub(super) async fn permissions_withdrawn(
     let BrokerServer::Nats(server) = &*server else {
         return Err(Error::Unexpected(format!("{server} is not nats-server")));
     };
-    let what = if rng.random() { ">" } else { any(system, rng) };
+    let what = if rng.random() { ">" } else { system.any_target(rng) };
     let denied = format!("{{ publish: {{ deny: [\"{what}\"] }} }}");
     held(hold, reload(server, "{}", &denied).await, reload(server, &denied, "{}")).await?;
-    Ok(format!("may not publish on `{what}`").into())
+    Ok(Done::new(format!("may not publish on `{what}`")))
 }
 
 /// Changes the permissions of the instances without a restart.
@@ -97,26 +90,17 @@ async fn reload(server: &NatsServer, from: &str, to: &str) -> Result<(), Error> 
     let log = server.dir().join("log");
     let reloads =
         || std::fs::read_to_string(&log).unwrap_or_default().matches(RELOAD_LOG_LINE).count();
-    let text = std::fs::read_to_string(&file).map_err(Error::io(file.display().to_string()))?;
+    let text = std::fs::read_to_string(&file).map_err(Error::file(&file))?;
     let changed = text.replace(&nats_users(from), &nats_users(to));
     if changed == text {
-        return Err(Error::Unexpected(format!(
-            "{}: the permissions of the instances are not the expected ones",
-            file.display()
-        )));
+        return Err(Error::unexpected(
+            "the permissions of the instances are not the expected ones",
+        ));
     }
-    std::fs::write(&file, changed).map_err(Error::io(file.display().to_string()))?;
+    std::fs::write(&file, changed).map_err(Error::file(&file))?;
     let before = reloads();
-    let pid = server.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
-    let pid = pid.ok_or_else(|| Error::Unexpected("nats-server is not running".to_owned()))?;
-    kill_process(pid, Signal::HUP)
-        .map_err(std::io::Error::from)
-        .map_err(Error::io("a signal to nats-server"))?;
-    let reloaded = async {
-        while reloads() == before {
-            clock::sleep(Duration::from_millis(10)).await;
-        }
-        Ok(())
-    };
-    within(RELOAD_TIMEOUT, "nats-server did not reload its settings", reloaded).await
+    kill_process(running(server.pid())?, Signal::HUP)
+        .map_err(|error| Error::Io("a signal to nats-server".to_owned(), error.into()))?;
+    let missed = "nats-server did not reload its settings";
+    until(RELOAD_TIMEOUT, missed, async || Ok(reloads() > before)).await
 }

@@ -6,23 +6,19 @@ use dwell::clock;
 use dwell_testkit::servers::{DwellServer, ServerError};
 use rand::RngExt;
 use rand::rngs::StdRng;
+use rustix::process::Signal;
 
 use super::in_flight::let_it_be_seen;
-use super::{Done, Injection, Outcome, both, start, within};
+use super::{Done, Injection, Outcome, back, both};
 use crate::chaos::history::Only;
 use crate::chaos::system::{Error, SPARE_BROKER, System};
+use crate::chaos::wait::until;
 
 /// The time beyond its lease that an instance is frozen.
 const EXTRA_FREEZE: Duration = Duration::from_secs(2);
 
 /// The longest time until an instance serves a broker that it can reach.
 const SERVE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The interval between two checks.
-const CHECK_INTERVAL: Duration = Duration::from_millis(50);
-
-fn any(system: &System, rng: &mut StdRng) -> usize {
-    rng.random_range(0..system.instances.len())
-}
 
 /// An instance that may be killed. With several instances the first one lives for the whole run, so
 /// that its memory shows leaks.
@@ -43,45 +39,37 @@ fn noted(
     started
 }
 
-pub(super) async fn kill(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
+/// Ends an instance, by SIGKILL or by SIGTERM, and starts it again.
+pub(super) async fn end(Injection { system, rng, hold }: Injection<'_>, by: Signal) -> Outcome {
     let number = mortal(system, rng);
     let mut server = system.instances[number].server.lock().await;
     system.note_end(number, &mut server);
-    let frozen = server.freeze().map_err(Error::from);
-    let_it_be_seen().await;
-    let killed = frozen.and(server.kill().map_err(Error::from));
-    clock::sleep(hold).await;
-    let started = start(async || noted(system, number, server.restart().await)).await;
-    both(killed, started)?;
-    Ok(format!("dwell-{number}").into())
+    let began = clock::now();
+    let ended = if by == Signal::KILL {
+        let frozen = server.freeze();
+        let_it_be_seen().await;
+        frozen.and(server.kill()).map(|()| None)
+    } else {
+        server.stop().await
+    };
+    let took_ms = began.elapsed().as_millis();
+    match back(hold, ended, async || noted(system, number, server.restart().await)).await? {
+        Some(status) if !status.success() => {
+            Err(Error::Unexpected(format!("dwell-{number} ended with {status} after SIGTERM")))
+        }
+        _ => Ok(Done::new(format!("dwell-{number}, which ended within {took_ms} ms"))),
+    }
 }
 
 pub(super) async fn freeze(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
-    let number = any(system, rng);
+    let number = rng.random_range(0..system.instances.len());
     let hold = hold.max(system.options().lease() + EXTRA_FREEZE);
     let mut server = system.instances[number].server.lock().await;
     system.note_end(number, &mut server);
     server.freeze()?;
     clock::sleep(hold).await;
     server.thaw()?;
-    Ok(format!("dwell-{number}, for {} s", hold.as_secs()).into())
-}
-
-pub(super) async fn term(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
-    let number = mortal(system, rng);
-    let mut server = system.instances[number].server.lock().await;
-    system.note_end(number, &mut server);
-    let began = clock::now();
-    let ended = server.stop().await.map_err(Error::from);
-    let took = began.elapsed();
-    clock::sleep(hold).await;
-    let started = start(async || noted(system, number, server.restart().await)).await;
-    match both(ended, started)? {
-        Some(status) if !status.success() => {
-            Err(Error::Unexpected(format!("dwell-{number} ended with {status} after SIGTERM")))
-        }
-        _ => Ok(format!("dwell-{number}, which ended within {} ms", took.as_millis()).into()),
-    }
+    Ok(Done::new(format!("dwell-{number}, for {} s", hold.as_secs())))
 }
 
 /// The instance serves the reachable broker at once, and the other one once it is reachable.
@@ -96,10 +84,8 @@ pub(super) async fn start_without_broker(
         server.stop().await?;
         noted(system, number, server.restart().await)?;
         let from_us = clock::wall_us();
-        says(&server, "dwell_publish_total{broker=\"main\",outcome=\"confirmed\"}", |count| {
-            count > 0
-        })
-        .await?;
+        let confirmed = "dwell_publish_total{broker=\"main\",outcome=\"confirmed\"}";
+        says(&server, confirmed, |count| count > 0).await?;
         says(&server, &connected(), |is| is == 0).await?;
         clock::sleep(hold).await;
         Ok(from_us)
@@ -107,19 +93,14 @@ pub(super) async fn start_without_broker(
     let started = started.await;
     drop(away);
     let healed_us = clock::wall_us();
-    let failed = started.is_err();
-    let healed = async {
-        if failed {
-            start(async || noted(system, number, server.restart().await)).await?;
-        }
-        says(&server, &connected(), |is| is == 1).await
-    };
-    let from_us = both(started, healed.await)?;
-    let done = Done::healed_beside(
-        format!("dwell-{number}, without the broker {SPARE_BROKER}"),
-        from_us,
-        Only::Broker(SPARE_BROKER.to_owned()),
-    );
+    if started.is_err() {
+        let restart = async || noted(system, number, server.restart().await);
+        back(Duration::ZERO, Ok(()), restart).await?;
+    }
+    let healed = says(&server, &connected(), |is| is == 1).await;
+    let from_us = both(started, healed)?;
+    let detail = format!("dwell-{number}, without the broker {SPARE_BROKER}");
+    let done = Done::healed_beside(detail, from_us, Only::Broker(SPARE_BROKER.to_owned()));
     Ok(Done { healed_us: Some(healed_us), ..done })
 }
 
@@ -129,16 +110,11 @@ fn connected() -> String {
 
 /// Waits until the value of this series satisfies the condition.
 async fn says(server: &DwellServer, series: &str, is: impl Fn(u64) -> bool) -> Result<(), Error> {
-    let said = async {
-        loop {
-            let metrics = server.metrics().await.unwrap_or_default();
-            let value =
-                metrics.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
-            if value.is_some_and(&is) {
-                return Ok(());
-            }
-            clock::sleep(CHECK_INTERVAL).await;
-        }
-    };
-    within(SERVE_TIMEOUT, format!("`{series}` did not reach the expected value"), said).await
+    let missed = format!("`{series}` did not reach the expected value");
+    until(SERVE_TIMEOUT, missed, async || {
+        let metrics = server.metrics().await.unwrap_or_default();
+        let mut values = metrics.lines().filter_map(|line| line.strip_prefix(series));
+        Ok(values.find_map(|value| value.trim().parse().ok()).is_some_and(&is))
+    })
+    .await
 }

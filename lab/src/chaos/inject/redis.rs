@@ -7,9 +7,11 @@ use dwell::config::RedisMode;
 use dwell_testkit::servers::RedisServer;
 use rand::RngExt;
 use rand::rngs::StdRng;
+use rustix::process::Signal;
 
-use super::{Done, Injection, Outcome, both, start, within};
-use crate::chaos::system::{Error, PASSWORD, Pair, Servers, System, USER, open, order};
+use super::{Done, Injection, Outcome, back, both, held};
+use crate::chaos::system::{Error, PASSWORD, Servers, System, USER, open};
+use crate::chaos::wait::until;
 
 /// The interval between repeated commands.
 const REPEAT_INTERVAL: Duration = Duration::from_millis(50);
@@ -17,6 +19,8 @@ const REPEAT_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_SPLIT_DURATION: Duration = Duration::from_millis(200);
 /// The longest time until a fault takes effect.
 const EFFECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest time until a script is killed.
+const KILL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Redis's default time until it answers BUSY, ms.
 const DEFAULT_BUSY_MS: &str = "5000";
 
@@ -34,38 +38,21 @@ fn brief(system: &System, hold: Duration) -> Duration {
     if system.options().redis == RedisMode::Single { hold } else { hold.min(MAX_BRIEF_HOLD) }
 }
 
-pub(super) async fn kill(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
+/// Ends a master, by SIGKILL or by SIGTERM, and starts it again.
+pub(super) async fn end(Injection { system, rng, hold }: Injection<'_>, by: Signal) -> Outcome {
     let mut servers = system.redis.servers.lock().await;
     let index = any(&servers, rng).await?;
-    let killed = servers.server_mut(index).kill().map_err(Error::from);
-    clock::sleep(brief(system, hold)).await;
-    back(system, &mut servers, index, killed).await
-}
-
-pub(super) async fn restart(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
-    let mut servers = system.redis.servers.lock().await;
-    let index = any(&servers, rng).await?;
-    let stopped = servers.server_mut(index).stop().await.map(drop).map_err(Error::from);
-    clock::sleep(brief(system, hold)).await;
-    back(system, &mut servers, index, stopped).await
-}
-
-/// Starts the master again.
-async fn back(
-    system: &System,
-    servers: &mut Servers,
-    index: usize,
-    broken: Result<(), Error>,
-) -> Outcome {
+    let server = &mut servers.all_mut()[index];
+    let ended = if by == Signal::KILL { server.kill() } else { server.stop().await.map(drop) };
     servers.follow(index, None);
-    let started = start(async || servers.server_mut(index).restart().await).await;
-    both(broken, started)?;
-    healed(system, servers, "redis").await
+    let start = async || servers.all_mut()[index].restart().await;
+    back(brief(system, hold), ended, start).await?;
+    healed(system, &servers, "redis").await
 }
 
 pub(super) async fn freeze(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let servers = system.redis.servers.lock().await;
-    let master = servers.server(any(&servers, rng).await?);
+    let master = &servers.all()[any(&servers, rng).await?];
     master.freeze()?;
     clock::sleep(brief(system, hold)).await;
     master.thaw()?;
@@ -83,88 +70,59 @@ async fn healed(system: &System, servers: &Servers, detail: impl Into<String>) -
 
 pub(super) async fn full(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let servers = system.redis.servers.lock().await;
-    let master = servers.server(any(&servers, rng).await?);
-    let is_cluster = system.options().redis == RedisMode::Cluster;
-    let key = system.redis.census.key_on(master.port(), is_cluster).await.unwrap_or_default();
+    let master = &servers.all()[any(&servers, rng).await?];
+    let key = system.redis.census.key_on(master.port()).await.unwrap_or_default();
     let filled = async {
         // Subtracts the memory that does not count (buffers of replicas and of the file), then more
         // until a write is refused.
         for percent in 0..20 {
-            let info = text(&order(master, &["INFO", "memory"]).await?);
-            let number = |name: &str| {
-                info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+            let info = master.order(&["INFO", "memory"]).await?;
+            let number = |name: &str| -> Option<u64> {
+                info.iter().find_map(|line| line.strip_prefix(name)?.parse().ok())
             };
             let counted = number("used_memory:")
                 .unwrap_or(1)
                 .saturating_sub(number("mem_not_counted_for_evict:").unwrap_or(0));
             let most = (counted / 100 * (100 - percent)).max(1).to_string();
-            order(master, &["CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", &most])
-                .await?;
-            match order(master, &["SET", &key, "x", "PX", "1"]).await {
-                Err(Error::Redis(error)) if error.code() == Some("OOM") => {
-                    return Ok(format!("maxmemory {most}"));
-                }
-                _ => {}
+            master.order(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await?;
+            master.order(&["CONFIG", "SET", "maxmemory", &most]).await?;
+            let written = master.order(&["SET", &key, "x", "PX", "1"]).await;
+            if written.is_err_and(|error| error.to_string().contains("OOM command")) {
+                return Ok(format!("maxmemory {most}"));
             }
         }
-        Err(Error::Unexpected("redis accepted a write although it was full".to_owned()))
+        Err(Error::unexpected("redis accepted a write although it was full"))
     };
-    held(system, &servers, &[master], filled.await, hold, &["CONFIG", "SET", "maxmemory", "0"])
-        .await
+    let heal = master.order(&["CONFIG", "SET", "maxmemory", "0"]);
+    let detail = held(hold, filled.await, async { Ok(heal.await?) }).await?;
+    healed(system, &servers, detail).await
 }
 
-pub(super) async fn readonly(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
-    let servers = system.redis.servers.lock().await;
-    let master = servers.server(0);
-    // No server listens on this port.
-    let broken =
-        order(master, &["REPLICAOF", "127.0.0.1", "1"]).await.map(|_| "READONLY".to_owned());
-    held(system, &servers, &[master], broken, hold, &["REPLICAOF", "NO", "ONE"]).await
+/// Runs a command on every master, and another one to heal it.
+pub(super) async fn ordered(at: Injection<'_>, words: &[&str], heal: &[&str]) -> Outcome {
+    let servers = at.system.redis.servers.lock().await;
+    let masters = servers.masters().await?;
+    let masters: Vec<&RedisServer> = masters.iter().map(|index| &servers.all()[*index]).collect();
+    held(at.hold, order_all(&masters, words).await, order_all(&masters, heal)).await?;
+    healed(at.system, &servers, words.join(" ")).await
 }
 
-pub(super) async fn no_replicas(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
-    let servers = system.redis.servers.lock().await;
-    let masters: Vec<&RedisServer> =
-        servers.masters().await?.into_iter().map(|index| servers.server(index)).collect();
-    let mut broken = Ok("NOREPLICAS".to_owned());
-    for master in &masters {
-        broken = broken.and(
-            order(master, &["CONFIG", "SET", "min-replicas-to-write", "5"])
-                .await
-                .map(|_| "NOREPLICAS".to_owned()),
-        );
+/// Runs a command on each of these, even if another one refuses it.
+async fn order_all(masters: &[&RedisServer], words: &[&str]) -> Result<(), Error> {
+    let mut done = Ok(());
+    for master in masters {
+        done = done.and(master.order(words).await.map(drop));
     }
-    held(system, &servers, &masters, broken, hold, &["CONFIG", "SET", "min-replicas-to-write", "0"])
-        .await
-}
-
-/// Keeps the fault for a time, then heals it by a command to each of these.
-async fn held(
-    system: &System,
-    servers: &Servers,
-    masters: &[&RedisServer],
-    broken: Result<String, Error>,
-    hold: Duration,
-    heal: &[&str],
-) -> Outcome {
-    let repaired = async {
-        let mut repaired = Ok(());
-        for master in masters {
-            repaired = repaired.and(order(master, heal).await.map(drop));
-        }
-        repaired
-    };
-    let detail = super::held(hold, broken, repaired).await?;
-    healed(system, servers, detail).await
+    Ok(done?)
 }
 
 pub(super) async fn busy(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let servers = system.redis.servers.lock().await;
-    let master = servers.server(any(&servers, rng).await?);
+    let master = &servers.all()[any(&servers, rng).await?];
     // Opened before: a new connection to a busy Redis gets only BUSY.
     let (mut busy, mut killer, mut probe) =
         (open(master).await?, open(master).await?, open(master).await?);
-    order(master, &["CONFIG", "SET", "lua-time-limit", "50"]).await?;
+    master.order(&["CONFIG", "SET", "lua-time-limit", "50"]).await?;
     let running = tokio::spawn(async move {
         // The answer is always an error: the script was killed, or the answer timed out.
         let _ = redis::cmd("EVAL")
@@ -174,91 +132,68 @@ pub(super) async fn busy(Injection { system, rng, hold }: Injection<'_>) -> Outc
             .await;
     });
     let began = clock::now();
-    let seen = async {
-        while !matches!(redis::cmd("TIME").query_async::<redis::Value>(&mut probe).await, Err(error) if error.code() == Some("BUSY"))
-        {
-            clock::sleep(REPEAT_INTERVAL).await;
-        }
-        Ok(())
-    };
-    let seen = within(EFFECT_TIMEOUT, "redis was not busy", seen).await;
+    let seen = until(EFFECT_TIMEOUT, "redis was not busy", async || {
+        let answer = redis::cmd("TIME").query_async::<redis::Value>(&mut probe).await;
+        Ok(answer.is_err_and(|error| error.code() == Some("BUSY")))
+    })
+    .await;
     clock::sleep(hold.saturating_sub(began.elapsed())).await;
-    let killed = async {
-        while !running.is_finished() {
-            // NOTBUSY: the script has not begun, or has ended.
-            let _ = redis::cmd("SCRIPT").arg("KILL").query_async::<redis::Value>(&mut killer).await;
-            clock::sleep(REPEAT_INTERVAL).await;
-        }
-        Ok(())
-    };
     let missed = "the script that keeps Redis busy was not killed";
-    let killed = within(Duration::from_secs(20), missed, killed).await;
+    let killed = until(KILL_TIMEOUT, missed, async || {
+        // NOTBUSY: the script has not begun, or has ended.
+        let _ = redis::cmd("SCRIPT").arg("KILL").query_async::<redis::Value>(&mut killer).await;
+        Ok(running.is_finished())
+    })
+    .await;
     let healed_us = clock::wall_us();
-    let repaired =
-        order(master, &["CONFIG", "SET", "lua-time-limit", DEFAULT_BUSY_MS]).await.map(drop);
-    both(seen.and(killed), repaired)?;
+    let repaired = master.order(&["CONFIG", "SET", "lua-time-limit", DEFAULT_BUSY_MS]).await;
+    both(seen.and(killed), repaired.map(drop).map_err(Error::from))?;
     let done = healed(system, &servers, "BUSY").await?;
     Ok(Done { healed_us: done.healed_us.map(|_| healed_us), ..done })
-}
-
-pub(super) async fn script_flush(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
-    again(system, hold, &[&["SCRIPT", "FLUSH"]]).await
-}
-
-pub(super) async fn client_kill(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
-    again(
-        system,
-        hold,
-        &[&["CLIENT", "KILL", "TYPE", "normal"], &["CLIENT", "KILL", "TYPE", "pubsub"]],
-    )
-    .await
 }
 
 /// Changes the password of the instances' user and closes their connections; their files have the
 /// new one after the hold. Then the same back, because a server starts with the first password.
 pub(super) async fn password_rotated(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
     let servers = system.redis.servers.lock().await;
+    let set = async |password: &'static str| {
+        let word = format!(">{password}");
+        for server in servers.all() {
+            server.order(&["ACL", "SETUSER", USER, "resetpass", &word]).await?;
+        }
+        Ok::<_, Error>(())
+    };
+    let write =
+        |password| system.redis.logins.change(password).map_err(Error::io("a file with URLs"));
     let rotated = async {
         for password in ["second", PASSWORD] {
-            let word = format!(">{password}");
-            for index in 0..servers.count() {
-                order(servers.server(index), &["ACL", "SETUSER", USER, "resetpass", &word]).await?;
-                order(servers.server(index), &["CLIENT", "KILL", "USER", USER]).await?;
+            set(password).await?;
+            for server in servers.all() {
+                server.order(&["CLIENT", "KILL", "USER", USER]).await?;
             }
             clock::sleep(hold).await;
-            system.redis.logins.change(password).map_err(Error::io("a file with URLs"))?;
-        }
-        Ok("resetpass, and CLIENT KILL USER".to_owned())
-    };
-    let rotated = rotated.await;
-    let repaired = async {
-        system.redis.logins.change(PASSWORD).map_err(Error::io("a file with URLs"))?;
-        for index in 0..servers.count() {
-            order(
-                servers.server(index),
-                &["ACL", "SETUSER", USER, "resetpass", &format!(">{PASSWORD}")],
-            )
-            .await?;
+            write(password)?;
         }
         Ok(())
     };
-    let detail = both(rotated, repaired.await)?;
-    healed(system, &servers, detail).await
+    let rotated = rotated.await;
+    both(rotated, write(PASSWORD).and(set(PASSWORD).await))?;
+    healed(system, &servers, "resetpass, and CLIENT KILL USER").await
 }
 
 /// Repeats commands. Nothing needs healing.
-async fn again(system: &System, hold: Duration, orders: &[&[&str]]) -> Outcome {
-    let servers = system.redis.servers.lock().await;
-    let (until, mut times) = (clock::now() + hold, 0);
+pub(super) async fn repeated(at: Injection<'_>, orders: &[&[&str]]) -> Outcome {
+    let servers = at.system.redis.servers.lock().await;
+    let (until, mut times) = (clock::now() + at.hold, 0);
     loop {
         for index in servers.masters().await? {
             for words in orders {
-                order(servers.server(index), words).await?;
+                servers.all()[index].order(words).await?;
             }
         }
         times += 1;
         if clock::now() >= until {
-            return Ok(format!("{times} times").into());
+            return Ok(Done::new(format!("{times} times")));
         }
         clock::sleep(REPEAT_INTERVAL).await;
     }
@@ -266,60 +201,55 @@ async fn again(system: &System, hold: Duration, orders: &[&[&str]]) -> Outcome {
 
 pub(super) async fn failover(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let mut servers = system.redis.servers.lock().await;
-    let pair = servers.pair()?;
+    let Servers::Single(pair) = &mut *servers else {
+        return Err(Error::unexpected("the fault is for a single Redis"));
+    };
+    let [master, replica] = &mut pair[..] else {
+        return Err(Error::unexpected("there is no replica"));
+    };
     let promotes_first: bool = rng.random();
-    let promoted = promote(pair, promotes_first, hold).await;
+    let promoted = promote(master, replica, promotes_first, hold).await;
+    if promoted.is_ok() {
+        std::mem::swap(master, replica);
+    }
     let mut healed_us = clock::wall_us();
     let healed = async {
-        let Some(replica) = &mut pair.replica else { return Ok(()) };
-        if promoted.is_ok() {
-            std::mem::swap(&mut pair.master, replica);
+        master.follow(None);
+        if master.pid().is_none() {
+            back(Duration::ZERO, Ok(()), async || master.restart().await).await?;
         }
-        pair.master.follow(None);
-        if pair.master.pid().is_none() {
-            start(async || pair.master.restart().await).await?;
-        }
-        system.redis.lead_to(pair.master.port());
+        system.redis.lead_to(master.port());
         // WAIT succeeds again once the replica is in sync.
         healed_us = clock::wall_us();
-        replica.follow(Some(pair.master.port()));
-        start(async || replica.restart().await).await
+        replica.follow(Some(master.port()));
+        back(Duration::ZERO, Ok(()), async || replica.restart().await).await
     };
     let healed = healed.await;
     both(promoted, healed)?;
     let order = if promotes_first { "before" } else { "after" };
-    let detail = format!(
-        "the replica was promoted {order} the master was killed; now on port {}",
-        pair.master.port()
-    );
+    let port = master.port();
     servers.in_sync(&system.redis.census).await?;
-    Ok(Done { healed_us: Some(healed_us), ..Done::from(detail) })
+    let detail =
+        format!("the replica was promoted {order} the master was killed; now on port {port}");
+    Ok(Done { healed_us: Some(healed_us), ..Done::new(detail) })
 }
 
 /// Promotes the replica and kills the master.
-async fn promote(pair: &mut Pair, promotes_first: bool, hold: Duration) -> Result<(), Error> {
-    let Some(replica) = &pair.replica else {
-        return Err(Error::Unexpected("there is no replica".to_owned()));
-    };
+async fn promote(
+    master: &mut RedisServer,
+    replica: &RedisServer,
+    promotes_first: bool,
+    hold: Duration,
+) -> Result<(), Error> {
     if promotes_first {
-        order(replica, &["REPLICAOF", "NO", "ONE"]).await?;
+        replica.order(&["REPLICAOF", "NO", "ONE"]).await?;
         clock::sleep(hold.min(MAX_SPLIT_DURATION)).await;
-        pair.master.kill()?;
+        master.kill()?;
         clock::sleep(hold).await;
     } else {
-        pair.master.kill()?;
+        master.kill()?;
         clock::sleep(hold).await;
-        order(replica, &["REPLICAOF", "NO", "ONE"]).await?;
+        replica.order(&["REPLICAOF", "NO", "ONE"]).await?;
     }
     Ok(())
-}
-
-fn text(value: &redis::Value) -> String {
-    match value {
-        redis::Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        redis::Value::VerbatimString { text, .. } | redis::Value::SimpleString(text) => {
-            text.clone()
-        }
-        _ => String::new(),
-    }
 }

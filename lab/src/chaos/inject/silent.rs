@@ -31,10 +31,9 @@ pub(super) async fn target_silent(Injection { system, rng, hold }: Injection<'_>
         silence(&server, &target).await?;
         let now_ms = clock::wall_ms();
         let crowd = (0..SILENT_JOBS).map(|at| {
-            (
-                format!("s-{number}-{at}"),
-                single(job(&target, now_ms), at % SINGLE_ATTEMPT_RATIO == 0),
-            )
+            let is_single = at % SINGLE_ATTEMPT_RATIO == 0;
+            let retry_ms = is_single.then(Vec::new);
+            (format!("s-{number}-{at}"), Job { retry_ms, ..job(&target, now_ms) })
         });
         aside.jobs(crowd.collect()).await;
         let from_us = clock::wall_us();
@@ -55,52 +54,41 @@ pub(super) async fn target_silent(Injection { system, rng, hold }: Injection<'_>
     };
     let from_us = both(silent, healed)?;
     let heard = heard.into_inner();
-    let most = heard.values().max();
-    let heard = most.map_or_else(String::new, |most| {
-        format!(
-            "; a plain subscriber heard {} messages, at most {most} of one job",
-            heard.values().sum::<u64>()
-        )
+    let heard = heard.values().max().map_or_else(String::new, |most| {
+        let count = heard.values().sum::<u64>();
+        format!("; a plain subscriber heard {count} messages, at most {most} of one job")
     });
-    let done = Done::healed_beside(
-        format!("{SILENT_JOBS} jobs for {target}{heard}"),
-        from_us,
-        Only::Target(target.clone()),
-    );
+    let detail = format!("{SILENT_JOBS} jobs for {target}{heard}");
+    let done = Done::healed_beside(detail, from_us, Only::Target(target.clone()));
     aside.read(&target);
     aside.close().await;
     Ok(done)
-}
-
-fn single(job: Job, is_single: bool) -> Job {
-    Job { retry_ms: is_single.then(Vec::new), ..job }
 }
 
 async fn silence(server: &BrokerServer, target: &str) -> Result<(), Error> {
     match server {
         BrokerServer::Nats(_) => Ok(()),
         BrokerServer::Kafka(server) => kafka::make_leaderless(server, target).await,
-        BrokerServer::Amqp(server) => suspend(server, target).await,
+        // One RabbitMQ node has no silent target. The closest case is a queue whose process is
+        // suspended: the channel accepts its messages, which arrive after the process resumes.
+        BrokerServer::Amqp(server) => {
+            let name = name(target);
+            let made = format!(
+                "{{new, Q}} = rabbit_amqqueue:declare({name}, true, false, [], none, <<\"chaos\">>)"
+            );
+            eval(server, &format!("{made}, sys:suspend(amqqueue:get_pid(Q)).")).await
+        }
     }
-}
-
-/// One RabbitMQ node has no silent target. The closest case is a queue whose process is suspended:
-/// the channel accepts its messages, which arrive after the process resumes.
-async fn suspend(server: &RabbitServer, target: &str) -> Result<(), Error> {
-    let made = format!(
-        "{{new, Q}} = rabbit_amqqueue:declare({}, true, false, [], none, <<\"chaos\">>)",
-        name(target)
-    );
-    rabbitmqctl(server, &["eval", &format!("{made}, sys:suspend(amqqueue:get_pid(Q)).")])
-        .await
-        .map(drop)
 }
 
 async fn wake(server: &RabbitServer, target: &str) -> Result<(), Error> {
     let found = format!("{{ok, Q}} = rabbit_amqqueue:lookup({})", name(target));
-    rabbitmqctl(server, &["eval", &format!("{found}, sys:resume(amqqueue:get_pid(Q)).")])
-        .await
-        .map(drop)
+    eval(server, &format!("{found}, sys:resume(amqqueue:get_pid(Q)).")).await
+}
+
+/// Runs this Erlang in the server.
+async fn eval(server: &RabbitServer, erlang: &str) -> Result<(), Error> {
+    rabbitmqctl(server, &["eval", erlang]).await.map(drop)
 }
 
 /// The server's name of a queue.

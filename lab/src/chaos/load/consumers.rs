@@ -2,22 +2,20 @@
 //! say.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use dwell::clock;
-use dwell_connectors::BrokerConfig;
 use rand::RngExt;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::JoinSet;
 
+use super::SEND_INTERVAL;
 use super::draw::{Action, Plan, Seen};
-use super::producer::{Producer, control};
-use super::{SEND_INTERVAL, by_http, whole};
+use super::producer::Producer;
+use super::request::Request;
 use crate::chaos::history::{Consumer, Word};
-use crate::chaos::recorder::Recorder;
 
+/// The longest wait for a link to the broker.
+const READY_TIMEOUT: Duration = Duration::from_secs(1);
 /// The working time of a consumer, ms.
 const WORK_MS: std::ops::Range<i64> = 0..300;
 /// The time from the end of the TTR to a late word, ms.
@@ -36,72 +34,63 @@ pub(super) struct Received {
 
 /// Sends the words of all consumers, by messages and over HTTP, until dropped.
 pub(super) async fn confirm(
-    broker: BrokerConfig,
-    http: Vec<SocketAddr>,
+    mut producer: Producer,
     replies: String,
-    recorder: Arc<Recorder>,
     mut received: UnboundedReceiver<Received>,
 ) {
-    let mut producer = Producer::new(broker, Arc::clone(&recorder));
-    let mut words: BTreeMap<(i64, u64), (String, Plan)> = BTreeMap::new();
-    let (mut number, mut asking) = (0, JoinSet::new());
+    let mut words = Words::new();
+    let mut number = 0;
     loop {
         clock::sleep(SEND_INTERVAL).await;
         while let Ok(message) = received.try_recv() {
             for (at_ms, action) in said(&message, clock::wall_ms()) {
                 number += 1;
                 let seen = Some(Seen { due_ms: message.due_ms, attempt: message.attempt, number });
-                let door = rand::rng().random_range(0..2 * http.len().max(1));
-                let door = (door < http.len()).then_some(door);
-                words.insert(
-                    (at_ms, number),
-                    (message.id.clone(), Plan { at_ms, action, due_ms: None, door, seen }),
-                );
+                // Half of the words go over HTTP.
+                let door = rand::rng().random_range(0..2 * producer.instances().max(1));
+                let door = (door < producer.instances()).then_some(door);
+                let plan = Plan { at_ms, action, due_ms: None, door, seen };
+                words.insert((at_ms, number), (message.id.clone(), plan));
             }
         }
         let later = words.split_off(&(clock::wall_ms(), u64::MAX));
-        let mut messages = Vec::new();
-        for (at, (id, plan)) in std::mem::replace(&mut words, later) {
-            match plan.door {
-                Some(instance) => {
-                    asking.spawn(by_http(&http, instance, id, plan, &recorder));
-                }
-                None => messages.push((at, id, plan)),
-            }
-        }
-        while let Some(asked) = asking.try_join_next() {
-            whole(asked);
-        }
+        let now = std::mem::replace(&mut words, later);
+        let (by_http, messages): (Words, Words) =
+            now.into_iter().partition(|(_, (_, plan))| plan.door.is_some());
+        producer.send(requests(&by_http, &replies)).await;
         if messages.is_empty() {
             continue;
         }
-        if !clock::timeout(Duration::from_secs(1), producer.ready()).await.unwrap_or(false) {
+        if clock::timeout(READY_TIMEOUT, producer.ready()).await == Some(true) {
+            producer.send(requests(&messages, &replies)).await;
+        } else {
             // A consumer without a broker says it once there is one.
-            words.extend(messages.into_iter().map(|(at, id, plan)| (at, (id, plan))));
-            continue;
+            words.extend(messages);
         }
-        let sent = messages.iter().map(|(_, id, plan)| control(&recorder, id, plan, &replies));
-        producer.send(sent.collect()).await;
     }
+}
+
+/// The words, by time and number, each with the id of its job.
+type Words = BTreeMap<(i64, u64), (String, Plan)>;
+
+fn requests(words: &Words, replies: &str) -> Vec<Request> {
+    words.values().map(|(id, plan)| Request::control(id, plan, replies)).collect()
 }
 
 /// The words about a message: when, epoch ms, and which.
 fn said(message: &Received, now_ms: i64) -> Vec<(i64, Action)> {
     let mut rng = rand::rng();
     let soon_ms = now_ms + rng.random_range(WORK_MS);
+    let later_ms = soon_ms + SECOND_WORD_DELAY_MS;
     match message.consumer.word(message.attempt) {
         Word::Finish => vec![(soon_ms, Action::Finish)],
-        Word::FinishTwice => {
-            vec![(soon_ms, Action::Finish), (soon_ms + SECOND_WORD_DELAY_MS, Action::Finish)]
-        }
+        Word::FinishTwice => vec![(soon_ms, Action::Finish), (later_ms, Action::Finish)],
         Word::FinishLate => {
             let ttr_ms = i64::try_from(message.consumer.ttr_ms).unwrap_or(i64::MAX);
             vec![(now_ms + ttr_ms + rng.random_range(LATE_WORD_MS), Action::Finish)]
         }
         Word::Fail => vec![(soon_ms, Action::Fail)],
-        Word::FailThenFinish => {
-            vec![(soon_ms, Action::Fail), (soon_ms + SECOND_WORD_DELAY_MS, Action::Finish)]
-        }
+        Word::FailThenFinish => vec![(soon_ms, Action::Fail), (later_ms, Action::Finish)],
         Word::Silent => Vec::new(),
     }
 }

@@ -6,7 +6,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::Places;
-use crate::chaos::history::{Consumer, Job, Word, digest};
+use crate::chaos::history::{Consumer, ControlRequest, Job, Op, Word, digest};
 use crate::chaos::system::{HOOK_BROKER, SPARE_BROKER};
 
 /// The delay of a job, ms.
@@ -88,11 +88,26 @@ impl Action {
             Action::Fail => "fail",
         }
     }
+
+    /// The operation in the history.
+    pub(super) fn op(self, ask: ControlRequest) -> Op {
+        match self {
+            Action::Cancel => Op::Cancel(ask),
+            Action::Reschedule => Op::Reschedule(ask),
+            Action::Fire => Op::Fire(ask),
+            Action::Finish => Op::Finish(ask),
+            Action::Fail => Op::Fail(ask),
+        }
+    }
 }
 
 impl Draw {
     pub(super) fn new(seed: u64, places: Places) -> Draw {
         Draw { rng: StdRng::seed_from_u64(seed), places, run: format!("{seed:x}"), next: 0 }
+    }
+
+    pub(super) fn places(&self) -> &Places {
+        &self.places
     }
 
     /// The next job. `instances`: the number of instances; `late`: a target that does not exist
@@ -103,31 +118,25 @@ impl Draw {
         let letter = if lot < 3 { 'b' } else { 'j' };
         let id = format!("{letter}-{}-{}", self.run, self.next);
         let due_ms = now_ms + self.rng.random_range(JOB_DELAY_MS);
-        let target =
-            self.places.targets[self.rng.random_range(0..self.places.targets.len())].clone();
-        let door =
-            ((85..95).contains(&lot) && instances > 0).then(|| self.rng.random_range(0..instances));
+        let target = any(&mut self.rng, &self.places.targets);
+        let is_by_http = (85..95).contains(&lot) && instances > 0;
+        let door = is_by_http.then(|| self.rng.random_range(0..instances));
         let mut body = self.body();
-        if door.is_some() {
+        if is_by_http {
             body = body.iter().map(|byte| b'a' + byte % 26).collect();
         }
         let note = format!("{:016x}", self.rng.random::<u64>());
-        let mut job = Job {
-            due_ms,
-            target,
-            digest: digest(&body, [(NOTE_HEADER, &*note)]),
-            ..Job::default()
-        };
+        let digest = digest(&body, [(NOTE_HEADER, &*note)]);
+        let mut job = Job { due_ms, target, digest, ..Job::default() };
         let mut ask = None;
         match lot {
             0..3 => job.refused = Some("missing_delay".to_owned()),
             3..8 => {
                 if let Some(late) = late {
                     (job.target, job.absent) = (late.to_owned(), true);
-                    ask = self
-                        .rng
-                        .random::<bool>()
-                        .then(|| self.plan(due_ms, RETRY_CONTROL_OFFSET_MS, instances));
+                    if self.rng.random() {
+                        ask = Some(self.plan(due_ms, RETRY_CONTROL_OFFSET_MS, instances));
+                    }
                 }
             }
             8..10 => {
@@ -150,7 +159,7 @@ impl Draw {
         // Half of the jobs for targets that exist, where URLs are targets.
         if !self.places.urls.is_empty() && !job.absent && job.broker.is_none() && self.rng.random()
         {
-            job.target = self.places.urls[self.rng.random_range(0..self.places.urls.len())].clone();
+            job.target = any(&mut self.rng, &self.places.urls);
             job.broker = Some(HOOK_BROKER.to_owned());
         }
         let mut message = Message::new(body)
@@ -162,10 +171,8 @@ impl Draw {
         }
         if let Some(waits) = &job.retry_ms {
             let waits: Vec<String> = waits.iter().map(|ms| format!("{ms}ms")).collect();
-            message = message.with_header(
-                "delay-retry",
-                if waits.is_empty() { "none".to_owned() } else { waits.join(",") },
-            );
+            let waits = if waits.is_empty() { "none".to_owned() } else { waits.join(",") };
+            message = message.with_header("delay-retry", waits);
         }
         if let Some(broker) = &job.broker {
             message = message.with_header("delay-broker", broker);
@@ -174,8 +181,8 @@ impl Draw {
             let words = serde_json::to_string(consumer).unwrap_or_default();
             message = message
                 .with_header("delay-confirm", "consumer")
-                .with_header("delay-ttr", format!("{}ms", consumer.ttr_ms));
-            message = message.with_header(CONSUMER_HEADER, words);
+                .with_header("delay-ttr", format!("{}ms", consumer.ttr_ms))
+                .with_header(CONSUMER_HEADER, words);
         }
         if lot >= 95 {
             message = message.with_header("delay-reply-to", &self.places.replies);
@@ -206,8 +213,8 @@ impl Draw {
         // for.
         let moved = (action == Action::Reschedule)
             .then(|| due_ms.max(at_ms) + self.rng.random_range(500..2000));
-        let door = (instances > 0 && self.rng.random::<bool>())
-            .then(|| self.rng.random_range(0..instances.max(1)));
+        let is_by_http = instances > 0 && self.rng.random();
+        let door = is_by_http.then(|| self.rng.random_range(0..instances));
         Plan { at_ms, action, due_ms: moved, door, seen: None }
     }
 
@@ -224,18 +231,25 @@ impl Draw {
     }
 }
 
-/// The request as a message.
-pub(super) fn request(id: &str, plan: &Plan, replies: &str) -> Message {
-    let message = Message::new("")
-        .with_header("delay-id", id)
-        .with_header("delay-action", plan.action.as_str());
-    let message = message.with_header("delay-reply-to", replies);
-    match (plan.due_ms, plan.seen) {
-        (_, Some(seen)) => message
-            .with_header("delayed-due", seen.due_ms.to_string())
-            .with_header("delayed-attempt", seen.attempt.to_string()),
-        (Some(due_ms), _) => message.with_header("delay-until", due_ms.to_string()),
-        _ => message,
+/// One of these.
+fn any(rng: &mut StdRng, names: &[String]) -> String {
+    names[rng.random_range(0..names.len())].clone()
+}
+
+impl Plan {
+    /// The request as a message.
+    pub(super) fn message(&self, id: &str, replies: &str) -> Message {
+        let message = Message::new("")
+            .with_header("delay-id", id)
+            .with_header("delay-action", self.action.as_str())
+            .with_header("delay-reply-to", replies);
+        match (self.due_ms, self.seen) {
+            (_, Some(seen)) => message
+                .with_header("delayed-due", seen.due_ms.to_string())
+                .with_header("delayed-attempt", seen.attempt.to_string()),
+            (Some(due_ms), _) => message.with_header("delay-until", due_ms.to_string()),
+            _ => message,
+        }
     }
 }
 

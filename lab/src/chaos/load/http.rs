@@ -1,6 +1,7 @@
 //! One call of the admin API. A lost answer is not repeated.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dwell::clock;
@@ -9,91 +10,105 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::draw::{Action, NOTE_HEADER, Plan};
-use crate::chaos::history::{Job, UNREADABLE};
+use super::with_result;
+use crate::chaos::history::{Job, Op, Phase, Reply, UNREADABLE};
+use crate::chaos::recorder::Recorder;
 use crate::client::Link;
 
 /// The timeout of an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The result of a call.
-pub(super) enum Answer {
-    /// The verdict.
-    Verdict(String),
-    /// Not sent: nothing listens.
-    Never(String),
-    /// Unknown: the call may have been applied.
-    Unknown(String),
+/// A call.
+pub(super) struct Call {
+    method: Method,
+    path: String,
+    /// JSON, or empty.
+    body: String,
+    /// The reply to a control request, without its verdict; `None`: for a new job.
+    reply: Option<Reply>,
 }
 
-pub(super) async fn ask(instance: SocketAddr, id: &str, plan: &Plan) -> Answer {
-    let (method, word, body) = match (plan.action, plan.due_ms) {
-        (Action::Cancel, _) => (Method::DELETE, "", Value::Null),
-        (Action::Fire, _) => (Method::POST, "/fire", Value::Null),
-        (Action::Finish, _) => (Method::POST, "/finish", seen(plan)),
-        (Action::Fail, _) => (Method::POST, "/fail", seen(plan)),
-        (Action::Reschedule, due_ms) => {
-            (Method::PATCH, "", json!({ "until": due_ms.unwrap_or(0) }))
-        }
-    };
-    asked(instance, method, &format!("/v1/jobs/{id}{word}"), &body, verdict).await
-}
+impl Call {
+    /// A new job.
+    pub(super) fn schedule(id: &str, job: &Job, message: &Message) -> Call {
+        let note = message.headers.text(NOTE_HEADER).unwrap_or_default();
+        let text = String::from_utf8_lossy(&message.body);
+        let body = json!({
+            "id": id, "until": job.due_ms, "target": job.target, "broker": job.broker,
+            "headers": { NOTE_HEADER: note }, "body": text,
+        });
+        let path = "/v1/jobs".to_owned();
+        Call { method: Method::POST, path, body: body.to_string(), reply: None }
+    }
 
-/// The message that a consumer's word is about.
-fn seen(plan: &Plan) -> Value {
-    plan.seen
-        .map_or_else(|| json!({}), |seen| json!({ "due_ms": seen.due_ms, "attempt": seen.attempt }))
-}
+    /// A control request.
+    pub(super) fn control(id: &str, plan: &Plan) -> Call {
+        // The message that a consumer's word is about.
+        let seen = || {
+            plan.seen.map_or_else(String::new, |seen| {
+                json!({ "due_ms": seen.due_ms, "attempt": seen.attempt }).to_string()
+            })
+        };
+        let (method, word, body) = match plan.action {
+            Action::Cancel => (Method::DELETE, "", String::new()),
+            Action::Fire => (Method::POST, "/fire", String::new()),
+            Action::Finish => (Method::POST, "/finish", seen()),
+            Action::Fail => (Method::POST, "/fail", seen()),
+            Action::Reschedule => {
+                (Method::PATCH, "", json!({ "until": plan.due_ms.unwrap_or(0) }).to_string())
+            }
+        };
+        let reply = Reply {
+            id: id.to_owned(),
+            action: plan.action.as_str().to_owned(),
+            res: String::new(),
+            number: plan.seen.map(|seen| seen.number),
+        };
+        Call { method, path: format!("/v1/jobs/{id}{word}"), body, reply: Some(reply) }
+    }
 
-/// A new job.
-pub(super) async fn schedule(
-    instance: SocketAddr,
-    id: &str,
-    job: &Job,
-    message: &Message,
-) -> Answer {
-    let note = message.headers.text(NOTE_HEADER).unwrap_or_default();
-    let body = String::from_utf8_lossy(&message.body);
-    let new = json!({ "id": id, "until": job.due_ms, "target": job.target, "broker": job.broker, "headers": { NOTE_HEADER: note }, "body": body });
-    asked(instance, Method::POST, "/v1/jobs", &new, taken).await
+    /// Makes the call, and records its begin and its result.
+    pub(super) async fn make(self, at: SocketAddr, proc: String, op: Op, recorder: Arc<Recorder>) {
+        recorder.record(&proc, Phase::Invoke, op.clone());
+        let read = if self.reply.is_none() { taken } else { verdict };
+        let mut link = Link::at(at);
+        let (phase, res) = match clock::timeout(TIMEOUT, link.connect()).await {
+            // Not sent: nothing listens.
+            Some(Err(error)) => (Phase::Fail, error.to_string()),
+            None => (Phase::Fail, "no connection in time".to_owned()),
+            Some(Ok(())) => {
+                let call = link.call(self.method, &self.path, self.body);
+                match clock::timeout(TIMEOUT, call).await {
+                    Some(Ok((status, answer))) => read(status, &String::from_utf8_lossy(&answer)),
+                    Some(Err(error)) => (Phase::Info, error.to_string()),
+                    None => (Phase::Info, "no answer in time".to_owned()),
+                }
+            }
+        };
+        let op = match self.reply {
+            Some(reply) if phase == Phase::Ok => Op::Reply(Reply { res, ..reply }),
+            _ => with_result(op, res),
+        };
+        recorder.record(&proc, phase, op);
+    }
 }
 
 /// Whether the job was taken, if the answer says so.
-fn taken(status: u16, body: &str) -> Answer {
+fn taken(status: u16, body: &str) -> (Phase, String) {
     match status {
-        201 => Answer::Verdict("added".to_owned()),
-        400 | 409 | 413 | 422 => Answer::Never(body.to_owned()),
-        _ => Answer::Unknown(status.to_string()),
-    }
-}
-
-async fn asked(
-    instance: SocketAddr,
-    method: Method,
-    path: &str,
-    body: &Value,
-    read: fn(u16, &str) -> Answer,
-) -> Answer {
-    let mut link = Link::at(instance);
-    match clock::timeout(TIMEOUT, link.connect()).await {
-        Some(Ok(())) => {}
-        Some(Err(error)) => return Answer::Never(error.to_string()),
-        None => return Answer::Never("no connection in time".to_owned()),
-    }
-    let body = if body.is_null() { String::new() } else { body.to_string() };
-    match clock::timeout(TIMEOUT, link.call(method, path, body)).await {
-        Some(Ok((status, answer))) => read(status, &String::from_utf8_lossy(&answer)),
-        Some(Err(error)) => Answer::Unknown(error.to_string()),
-        None => Answer::Unknown("no answer in time".to_owned()),
+        201 => (Phase::Ok, "added".to_owned()),
+        400 | 409 | 413 | 422 => (Phase::Fail, body.to_owned()),
+        _ => (Phase::Info, status.to_string()),
     }
 }
 
 /// A body with a verdict, or with the error of an unreadable job, is an answer, whatever the
 /// status; anything else is unknown.
-fn verdict(status: u16, body: &str) -> Answer {
+fn verdict(status: u16, body: &str) -> (Phase, String) {
     let said: Value = serde_json::from_str(body).unwrap_or_default();
     match said["verdict"].as_str().or(said["code"].as_str().filter(|code| *code == UNREADABLE)) {
-        Some(verdict) => Answer::Verdict(verdict.to_owned()),
-        None => Answer::Unknown(format!("{status} {body}")),
+        Some(verdict) => (Phase::Ok, verdict.to_owned()),
+        None => (Phase::Info, format!("{status} {body}")),
     }
 }
 
@@ -103,16 +118,16 @@ mod tests {
 
     #[test]
     fn a_job_is_taken_where_an_answer_says_so_and_refused_likewise() {
-        assert!(matches!(taken(201, "{}"), Answer::Verdict(_)));
-        assert!(matches!(taken(400, "{}"), Answer::Never(_)));
-        assert!(matches!(taken(503, "{}"), Answer::Unknown(_)));
+        for (status, phase) in [(201, Phase::Ok), (400, Phase::Fail), (503, Phase::Info)] {
+            assert_eq!(taken(status, "{}").0, phase);
+        }
     }
 
     #[test]
     fn only_an_answer_with_a_verdict_is_one() {
-        let of = |status, body| match verdict(status, body) {
-            Answer::Verdict(word) => Some(word),
-            Answer::Never(_) | Answer::Unknown(_) => None,
+        let of = |status, body| {
+            let (phase, word) = verdict(status, body);
+            (phase == Phase::Ok).then_some(word)
         };
         assert_eq!(of(409, r#"{"id":"x","verdict":"fired"}"#).as_deref(), Some("fired"));
         assert_eq!(of(409, r#"{"code":"unreadable_job"}"#).as_deref(), Some(UNREADABLE));

@@ -1,23 +1,22 @@
-//! Sends at a fixed rate, whatever happened to earlier messages, and records the broker's outcome
-//! of each message.
+//! Sends requests, whatever happened to earlier ones, and records the outcome of each.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dwell::clock;
 use dwell_connectors::{
-    BrokerConfig, ConnectorError, Destination, Message, Outcome, Outcomes, Publication, Sink, Token,
+    BrokerConfig, ConnectorError, Destination, Outcome, Outcomes, Publication, Sink, Token,
 };
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tracing::debug;
 
-use crate::chaos::history::{ControlRequest, Op, Phase, Schedule};
+use super::request::{Request, Way};
+use super::{REQUEST_DESTINATION, whole, with_result};
+use crate::chaos::history::{Op, Phase};
 use crate::chaos::recorder::Recorder;
-
-use super::draw::{Action, Plan, request};
-use super::{REQUEST_DESTINATION, whole};
 
 /// The timeout of a confirm.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,78 +26,38 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_PAUSE: Duration = Duration::from_millis(200);
 const PROCESS_NAME: &str = "producer";
 
-/// A link to the broker that reconnects.
+/// Requests without an outcome, as in the history.
+type Open = Mutex<HashMap<Token, Op>>;
+
+/// A client of the instances: over HTTP, and over a link to the broker that reconnects.
 pub(super) struct Producer {
     broker: BrokerConfig,
+    /// `/v1` of each instance.
+    http: Vec<SocketAddr>,
     recorder: Arc<Recorder>,
     link: Option<Box<dyn Sink>>,
     next: Token,
     /// Messages without an outcome.
-    open: Arc<Mutex<HashMap<Token, Sent>>>,
+    open: Arc<Open>,
     /// The tasks that receive the outcomes of each link.
     listeners: JoinSet<()>,
-}
-
-/// The kinds of messages.
-pub(super) enum Sent {
-    Job(String),
-    /// Another schedule for the same id.
-    Again(String),
-    /// A control request, or a consumer's word with its number.
-    Control(Action, ControlRequest),
-}
-
-impl Sent {
-    /// The name in the history.
-    pub(super) fn op(&self, res: String) -> Op {
-        match self {
-            Sent::Job(id) | Sent::Again(id) => {
-                Op::Schedule(Schedule { id: id.clone(), job: None, res })
-            }
-            Sent::Control(action, ask) => asked(*action, ControlRequest { res, ..ask.clone() }),
-        }
-    }
-}
-
-/// The control request in the history.
-pub(super) fn ask(id: &str, plan: &Plan) -> ControlRequest {
-    let number = plan.seen.map(|seen| seen.number);
-    ControlRequest { id: id.to_owned(), due_ms: plan.due_ms, res: String::new(), number }
-}
-
-/// A control request as a message, recorded as invoked.
-pub(super) fn control(
-    recorder: &Recorder,
-    id: &str,
-    plan: &Plan,
-    replies: &str,
-) -> (Sent, Message) {
-    let ask = ask(id, plan);
-    recorder.record(PROCESS_NAME, Phase::Invoke, asked(plan.action, ask.clone()));
-    (Sent::Control(plan.action, ask), request(id, plan, replies))
-}
-
-/// The operation in the history.
-pub(super) fn asked(action: Action, ask: ControlRequest) -> Op {
-    match action {
-        Action::Cancel => Op::Cancel(ask),
-        Action::Reschedule => Op::Reschedule(ask),
-        Action::Fire => Op::Fire(ask),
-        Action::Finish => Op::Finish(ask),
-        Action::Fail => Op::Fail(ask),
-    }
+    /// The calls over HTTP.
+    calls: JoinSet<()>,
 }
 
 impl Producer {
-    pub(super) fn new(broker: BrokerConfig, recorder: Arc<Recorder>) -> Producer {
-        Producer {
-            broker,
-            recorder,
-            link: None,
-            next: 0,
-            open: Arc::default(),
-            listeners: JoinSet::new(),
-        }
+    pub(super) fn new(
+        broker: BrokerConfig,
+        http: Vec<SocketAddr>,
+        recorder: Arc<Recorder>,
+    ) -> Producer {
+        let (open, listeners, calls) = Default::default();
+        Producer { broker, http, recorder, link: None, next: 0, open, listeners, calls }
+    }
+
+    /// The number of instances.
+    pub(super) fn instances(&self) -> usize {
+        self.http.len()
     }
 
     /// Whether a link exists; tries once to connect.
@@ -116,11 +75,8 @@ impl Producer {
         match clock::timeout(CONNECT_TIMEOUT, self.broker.sink(CONFIRM_TIMEOUT)).await {
             Some(Ok((sink, outcomes))) => {
                 self.link = Some(sink);
-                self.listeners.spawn(listen(
-                    outcomes,
-                    Arc::clone(&self.open),
-                    Arc::clone(&self.recorder),
-                ));
+                let (open, recorder) = (Arc::clone(&self.open), Arc::clone(&self.recorder));
+                self.listeners.spawn(listen(outcomes, open, recorder));
                 true
             }
             failed => {
@@ -133,40 +89,38 @@ impl Producer {
         }
     }
 
-    /// Sends messages that are already recorded as invoked.
-    pub(super) async fn send(&mut self, messages: Vec<(Sent, Message)>) {
-        let Some(sink) = &self.link else {
-            for (sent, _) in messages {
-                self.recorder.record(PROCESS_NAME, Phase::Fail, sent.op("never sent".to_owned()));
-            }
-            return;
-        };
-        let mut batch = Vec::with_capacity(messages.len());
-        for (sent, message) in messages {
-            let token = self.next;
-            self.next += 1;
-            // An id of the request: without log positions it identifies redeliveries.
-            let dedupe_id = match &sent {
-                Sent::Job(id) => format!("s-{id}"),
-                Sent::Again(id) => format!("r-{id}"),
-                Sent::Control(action, ControlRequest { id, number, .. }) => {
-                    let number = number.map_or_else(String::new, |number| format!("-{number}"));
-                    format!("{}-{id}{number}", action.as_str())
+    /// Sends requests. Without a link to the broker, messages are never sent.
+    pub(super) async fn send(&mut self, requests: impl IntoIterator<Item = Request>) {
+        let mut batch = Vec::new();
+        for Request { op, way } in requests {
+            let (message, dedupe_id) = match way {
+                Way::Message { message, dedupe_id } => (message, dedupe_id),
+                Way::Http { instance, call } => {
+                    let (at, recorder) = (self.http[instance], Arc::clone(&self.recorder));
+                    self.calls.spawn(call.make(at, format!("http-{instance}"), op, recorder));
+                    continue;
                 }
             };
-            self.open.lock().insert(token, sent);
-            batch.push(Publication {
-                token,
-                to: Destination::new(REQUEST_DESTINATION),
-                message,
-                dedupe_id,
-                deadline: None,
-            });
+            self.recorder.record(PROCESS_NAME, Phase::Invoke, op.clone());
+            if self.link.is_none() {
+                let never = with_result(op, "never sent".to_owned());
+                self.recorder.record(PROCESS_NAME, Phase::Fail, never);
+                continue;
+            }
+            let (token, to) = (self.next, Destination::new(REQUEST_DESTINATION));
+            self.next += 1;
+            self.open.lock().insert(token, op);
+            batch.push(Publication { token, to, message, dedupe_id, deadline: None });
         }
-        sink.publish(batch).await;
+        if let Some(sink) = self.link.as_ref().filter(|_| !batch.is_empty()) {
+            sink.publish(batch).await;
+        }
+        while let Some(ended) = self.calls.try_join_next() {
+            whole(ended);
+        }
     }
 
-    /// Waits for the outcome of every message.
+    /// Waits for the outcome of every request.
     pub(super) async fn finish(mut self) {
         if let Some(sink) = self.link.take() {
             // The outcomes report the same error.
@@ -178,20 +132,18 @@ impl Producer {
             }
         };
         let _ = clock::timeout(CONFIRM_TIMEOUT * 2, all).await;
-        for sent in self.open.lock().drain().map(|(_, sent)| sent) {
-            self.recorder.record(PROCESS_NAME, Phase::Info, sent.op("no word".to_owned()));
+        for (_, op) in self.open.lock().drain() {
+            let unknown = with_result(op, "no word".to_owned());
+            self.recorder.record(PROCESS_NAME, Phase::Info, unknown);
         }
+        self.calls.join_all().await;
     }
 }
 
-async fn listen(
-    mut outcomes: Outcomes,
-    open: Arc<Mutex<HashMap<Token, Sent>>>,
-    recorder: Arc<Recorder>,
-) {
+async fn listen(mut outcomes: Outcomes, open: Arc<Open>, recorder: Arc<Recorder>) {
     while let Some(batch) = outcomes.recv().await {
         for (token, outcome) in batch {
-            let Some(sent) = open.lock().remove(&token) else { continue };
+            let Some(op) = open.lock().remove(&token) else { continue };
             let (phase, res) = match outcome {
                 Outcome::Confirmed | Outcome::Finished => (Phase::Ok, String::new()),
                 Outcome::Unroutable(why)
@@ -201,7 +153,7 @@ async fn listen(
                 | Outcome::Invalid(why) => (Phase::Fail, why),
                 Outcome::Unknown(why) => (Phase::Info, why),
             };
-            recorder.record(PROCESS_NAME, phase, sent.op(res));
+            recorder.record(PROCESS_NAME, phase, with_result(op, res));
         }
     }
 }

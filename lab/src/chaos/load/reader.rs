@@ -60,7 +60,11 @@ pub(super) async fn read(
         };
         match clock::timeout(CONNECT_TIMEOUT, broker.source(options)).await {
             Some(Ok(source)) => {
-                drain(source, (&topic, role), &recorder, &proc, consumers.as_ref()).await
+                let see = |message: &Message| {
+                    recorder.record(&proc, Phase::Ok, entry(message, &topic, role));
+                    pass_on(message, consumers.as_ref());
+                };
+                drain(source, see).await;
             }
             // The destination may not exist yet.
             Some(Err(error)) => debug!(topic, %error, "reader has no link"),
@@ -70,25 +74,21 @@ pub(super) async fn read(
     }
 }
 
-/// Reads until the link fails.
-async fn drain(
-    source: Box<dyn Source>,
-    (topic, role): (&str, Role),
-    recorder: &Recorder,
-    proc: &str,
-    consumers: Option<&UnboundedSender<Received>>,
-) {
+/// Reads until the link fails. A message is seen before it is acknowledged.
+async fn drain(source: Box<dyn Source>, see: impl Fn(&Message)) {
     while let Ok(batch) = source.recv().await {
-        for message in &batch.messages {
-            recorder.record(proc, Phase::Ok, entry(message, topic, role));
-            if let Some((consumers, received)) = consumers.zip(Received::of(message)) {
-                // The load has ended: nobody confirms any more.
-                let _ = consumers.send(received);
-            }
-        }
+        batch.messages.iter().for_each(&see);
         if source.ack(batch.id).await.is_err() {
             return;
         }
+    }
+}
+
+/// Passes a message on to the consumer that confirms it, if there is one.
+fn pass_on(message: &Message, consumers: Option<&UnboundedSender<Received>>) {
+    if let Some((consumers, received)) = consumers.zip(Received::of(message)) {
+        // After the end of the load nobody confirms any more.
+        let _ = consumers.send(received);
     }
 }
 
@@ -112,10 +112,7 @@ pub(super) fn take(
         let role = if request.path == DEAD_PATH { Role::Dead } else { Role::Target };
         let url = format!("http://{}{}", request.host, request.path);
         recorder.record(HOST, Phase::Ok, entry(&message, &url, role));
-        if let Some(received) = Received::of(&message).filter(|_| role == Role::Target) {
-            // The load has ended: nobody confirms any more.
-            let _ = consumers.send(received);
-        }
+        pass_on(&message, Some(&consumers).filter(|_| role == Role::Target));
     }
 }
 
@@ -129,10 +126,12 @@ fn entry(message: &Message, topic: &str, role: Role) -> Op {
     }
 }
 
+fn text(message: &Message, name: &str) -> Option<String> {
+    message.headers.get(name)?.plain().map(std::borrow::Cow::into_owned)
+}
+
 fn arrival(message: &Message, topic: &str, id: &str, reason: &str) -> Arrival {
-    let text = |name: &str| {
-        message.headers.get(name).and_then(|value| value.plain().map(std::borrow::Cow::into_owned))
-    };
+    let text = |name| text(message, name);
     let notes =
         message.headers.iter().filter(|Header { name, .. }| name.eq_ignore_ascii_case(NOTE_HEADER));
     let notes: Vec<_> = notes.filter_map(|Header { value, .. }| value.plain()).collect();
@@ -164,12 +163,7 @@ fn reply(body: &[u8]) -> Reply {
 impl Received {
     /// The data that the consumer of this message needs; `None` if nobody confirms it.
     fn of(message: &Message) -> Option<Received> {
-        let text = |name: &str| {
-            message
-                .headers
-                .get(name)
-                .and_then(|value| value.plain().map(std::borrow::Cow::into_owned))
-        };
+        let text = |name| text(message, name);
         let consumer = serde_json::from_str(&text(CONSUMER_HEADER)?).ok()?;
         Some(Received {
             id: text(ID)?,

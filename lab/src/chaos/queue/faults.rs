@@ -18,10 +18,9 @@ pub(crate) fn kinds(only: &[FaultKind], system: &SystemOptions) -> Result<Vec<Fa
         None => Ok(only.to_vec()),
         Some(kind) => {
             let possible: Vec<String> = possible.iter().map(ToString::to_string).collect();
-            Err(Error::Unexpected(format!(
-                "{kind} is not possible here; possible are {}",
-                possible.join(", ")
-            )))
+            let possible = possible.join(", ");
+            let why = format!("{kind} is not possible here; possible are {possible}");
+            Err(Error::Unexpected(why))
         }
     }
 }
@@ -40,7 +39,7 @@ pub(crate) fn forget_more(fault: &mut Fault, system: &System) {
     let is_late =
         matches!(system.options().durability, Durability::Fsync | Durability::FsyncReplica);
     if is_late && kills_redis(fault) && fault.forgotten.is_none() {
-        let of = system.store_settings().buckets;
+        let of = system.settings().redis.buckets;
         fault.forgotten = Some(Forgotten { buckets: (0..of).collect(), of });
     }
 }

@@ -1,9 +1,8 @@
 //! The broker, its link to the instances, and their user.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use dwell_connectors::{BrokerConfig, Destination, Role};
 use dwell_testkit::servers::{
     BrokerKind, BrokerServer, KafkaOptions, KafkaServer, NatsOptions, NatsServer, RabbitOptions,
     RabbitServer, find,
@@ -11,7 +10,7 @@ use dwell_testkit::servers::{
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{Error, jetstream, kafka, proxy};
+use super::{Error, Maker, jetstream, kafka, proxy};
 use crate::chaos::proxy::Proxy;
 
 /// The user of the instances, whose password is the same word. All other clients use a user whose
@@ -39,13 +38,14 @@ pub(crate) struct BrokerSide {
     pub(crate) link: Proxy,
     /// Their link to the same broker under another name.
     pub(crate) spare: Proxy,
-    kind: BrokerKind,
-    port: u16,
+    pub(crate) kind: BrokerKind,
+    /// The port of the direct connection.
+    pub(crate) port: u16,
     /// The partitions of `delay.in`, on Kafka.
     partitions: AtomicI32,
-    /// The address of the direct connection, in the form of the client.
-    address: String,
-    dir: PathBuf,
+    /// The lines of `[brokers.NAME]` for all other clients.
+    pub(super) straight: String,
+    pub(super) dir: PathBuf,
     folder: TempDir,
 }
 
@@ -53,65 +53,44 @@ impl BrokerSide {
     pub(super) async fn start(kind: BrokerKind, targets: &[String]) -> Result<Self, Error> {
         let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
         let (link, spare) = (proxy().await?, proxy().await?);
-        let (mut server, leads_to) = match kind {
+        let mut server = match kind {
             BrokerKind::Nats => {
-                let options = NatsOptions {
-                    config: nats_users("{}"),
-                    credentials: Some("load:load".to_owned()),
-                };
-                let server = NatsServer::start(options).await?;
-                let port = server.port();
-                (BrokerServer::Nats(server), port)
+                let (config, credentials) = (nats_users("{}"), Some("load:load".to_owned()));
+                BrokerServer::Nats(NatsServer::start(NatsOptions { config, credentials }).await?)
             }
             BrokerKind::Kafka => {
                 // The broker's time of receipt, not the producer's: the clock of the instances may
                 // be wrong.
                 let config = "log.message.timestamp.type=LogAppendTime".to_owned();
-                let options = KafkaOptions { proxy: Some(link.address().port()), config };
-                let server = KafkaServer::start(options).await?;
-                let port = server.link_port().unwrap_or_else(|| server.port());
-                (BrokerServer::Kafka(server), port)
+                let proxy = Some(link.address().port());
+                BrokerServer::Kafka(KafkaServer::start(KafkaOptions { proxy, config }).await?)
             }
             BrokerKind::Amqp => {
                 let file = folder.path().join(DEFINITIONS);
                 std::fs::write(&file, definitions(targets).to_string())
-                    .map_err(Error::io("the definitions of RabbitMQ"))?;
-                let server = RabbitServer::start(RabbitOptions {
-                    config: format!("load_definitions = {}", file.display()),
-                })
-                .await?;
-                let port = server.port();
-                (BrokerServer::Amqp(server), port)
+                    .map_err(Error::file(&file))?;
+                let config = format!("load_definitions = {}", file.display());
+                BrokerServer::Amqp(RabbitServer::start(RabbitOptions { config }).await?)
             }
         };
         server.keep_logs();
+        let leads_to = match &server {
+            BrokerServer::Kafka(kafka) => kafka.link_port().unwrap_or_else(|| kafka.port()),
+            BrokerServer::Nats(_) | BrokerServer::Amqp(_) => server.port(),
+        };
         link.lead_to(format!("127.0.0.1:{leads_to}"));
         spare.lead_to(format!("127.0.0.1:{leads_to}"));
-        let (port, address, dir) = (server.port(), server.address(), server.dir().to_owned());
         Ok(BrokerSide {
-            server: tokio::sync::Mutex::new(server),
             link,
             spare,
             kind,
-            port,
+            port: server.port(),
             partitions: AtomicI32::new(1),
-            address,
-            dir,
+            straight: server.settings(),
+            dir: server.dir().to_owned(),
             folder,
+            server: tokio::sync::Mutex::new(server),
         })
-    }
-
-    pub(crate) fn kind(&self) -> BrokerKind {
-        self.kind
-    }
-
-    /// The port of the direct connection.
-    pub(crate) fn port(&self) -> u16 {
-        self.port
-    }
-
-    pub(super) fn dir(&self) -> &Path {
-        &self.dir
     }
 
     /// The file with the users and classic queues of RabbitMQ.
@@ -121,45 +100,31 @@ impl BrokerSide {
 
     /// The lines of `[brokers.NAME]` for the instances, over this link.
     pub(super) fn link_settings(&self, way: &Proxy) -> String {
-        let at = way.address();
-        match self.kind {
-            BrokerKind::Nats => lines("nats", "url", &format!("nats://{USER}:{USER}@{at}")),
-            BrokerKind::Amqp => lines("amqp", "url", &format!("amqp://{USER}:{USER}@{at}")),
+        let (kind, at) = (self.kind.as_str(), way.address());
+        let address = match self.kind {
+            BrokerKind::Nats | BrokerKind::Amqp => format!("url = \"{kind}://{USER}:{USER}@{at}\""),
             // The least value that a broker accepts by default.
-            BrokerKind::Kafka => {
-                format!(
-                    "{}properties = {{ \"session.timeout.ms\" = \"6000\" }}\n",
-                    lines("kafka", "bootstrap", &at.to_string())
-                )
-            }
-        }
-    }
-
-    /// The same for all other clients.
-    pub(super) fn straight_settings(&self) -> String {
-        let key = if self.kind == BrokerKind::Kafka { "bootstrap" } else { "url" };
-        lines(self.kind.as_str(), key, &self.address)
+            BrokerKind::Kafka => format!(
+                "bootstrap = \"{at}\"\nproperties = {{ \"session.timeout.ms\" = \"6000\" }}"
+            ),
+        };
+        format!("type = \"{kind}\"\n{address}\n")
     }
 
     /// Creates the destinations of instances and load. On NATS the streams forget message ids at
     /// once, so that the server's deduplication hides no copy of Dwell, and the consumer has a
     /// short `ack_wait`.
-    pub(super) async fn declare(
-        &self,
-        broker: &BrokerConfig,
-        targets: &[String],
-    ) -> Result<(), Error> {
+    pub(super) async fn declare(&self, maker: &Maker, targets: &[String]) -> Result<(), Error> {
         if self.kind == BrokerKind::Nats {
             let queue = json!({ "retention": "workqueue", "discard": "new" });
             jetstream::make_stream(self.port, "DWELL_delay_in", "delay.in", queue).await?;
             self.make_consumer().await?;
-            for target in targets.iter().map(String::as_str).chain(LETTER_DESTINATIONS) {
-                jetstream::make_target(self.port, target).await?;
+            for letters in LETTER_DESTINATIONS {
+                maker.make(letters).await?;
             }
-            return Ok(());
         }
         for target in targets {
-            broker.declare(&Destination::new(target), Role::Letters).await?;
+            maker.make(target).await?;
         }
         Ok(())
     }
@@ -191,36 +156,21 @@ impl BrokerSide {
         let server = self.server.lock().await;
         match &*server {
             BrokerServer::Nats(_) => {
-                let info =
-                    jetstream::ask(self.port, "CONSUMER.INFO.DWELL_delay_in.dwell", json!({}))
-                        .await?;
-                Ok(info["num_pending"].as_u64().unwrap_or(0)
-                    + info["num_ack_pending"].as_u64().unwrap_or(0))
+                let call = "CONSUMER.INFO.DWELL_delay_in.dwell";
+                let info = jetstream::ask(self.port, call, json!({})).await?;
+                let count = |name: &str| info[name].as_u64().unwrap_or(0);
+                Ok(count("num_pending") + count("num_ack_pending"))
             }
             BrokerServer::Kafka(server) => {
-                kafka::uncommitted(
-                    server,
-                    "dwell",
-                    "delay.in",
-                    self.partitions.load(Ordering::Relaxed),
-                )
-                .await
+                let partitions = self.partitions.load(Ordering::Relaxed);
+                kafka::uncommitted(server, "dwell", "delay.in", partitions).await
             }
             BrokerServer::Amqp(server) => {
-                queue_length(server, "delay.in").await?.ok_or_else(|| {
-                    Error::Unexpected("rabbitmqctl did not list the queue of the ingest".to_owned())
-                })
+                let length = queue_length(server, "delay.in").await?;
+                length.ok_or_else(|| Error::unexpected("rabbitmqctl did not list delay.in"))
             }
         }
     }
-
-    pub(super) async fn stop(self) -> Result<(), Error> {
-        Ok(self.server.into_inner().stop().await?)
-    }
-}
-
-fn lines(kind: &str, key: &str, value: &str) -> String {
-    format!("type = \"{kind}\"\n{key} = {}\n", toml::Value::from(value))
 }
 
 /// The users of NATS in its configuration; the instances have these permissions.
@@ -267,7 +217,7 @@ pub(crate) async fn rabbitmqctl(server: &RabbitServer, words: &[&str]) -> Result
     // The port in the environment is the server's; the tool must not take it.
     command.envs(server.tools_environment()).env_remove("RABBITMQ_DIST_PORT");
     command.args(["--quiet"]).args(words).stdin(std::process::Stdio::null()).kill_on_drop(true);
-    let output = command.output().await.map_err(Error::io(program.display().to_string()))?;
+    let output = command.output().await.map_err(Error::file(&program))?;
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said).trim().to_owned();
     if output.status.success() {

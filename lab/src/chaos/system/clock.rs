@@ -22,22 +22,15 @@ pub(crate) struct HostClock {
 impl HostClock {
     /// A correct clock, with its files in this folder.
     pub(super) async fn new(folder: &Path, host: &str) -> Result<Self, Error> {
-        let (source, library, offset) = (
-            folder.join(format!("{host}.c")),
-            folder.join(format!("{host}.so")),
-            folder.join(format!("{host}.offset")),
-        );
+        let [source, library, offset] =
+            ["c", "so", "offset"].map(|kind| folder.join(format!("{host}.{kind}")));
         for (file, text) in [(&source, LIBRARY_SOURCE), (&offset, "0\n")] {
-            std::fs::write(file, text).map_err(Error::io(file.display().to_string()))?;
+            std::fs::write(file, text).map_err(Error::file(file))?;
         }
         let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
         let mut command = tokio::process::Command::new(compiler);
-        command
-            .args(["-shared", "-fPIC", "-O1", "-o"])
-            .arg(&library)
-            .arg(&source)
-            .arg("-ldl")
-            .stdin(Stdio::null());
+        command.args(["-shared", "-fPIC", "-O1", "-o"]).args([&library, &source]).arg("-ldl");
+        command.stdin(Stdio::null());
         let compiled = command.output().await.is_ok_and(|output| output.status.success());
         Ok(HostClock { library: compiled.then_some(library), offset })
     }
@@ -57,7 +50,7 @@ impl HostClock {
         command.arg("+%s").envs(self.environment()).stdin(Stdio::null()).kill_on_drop(true);
         let said = command.output().await.map_err(Error::io("date"))?;
         let said = String::from_utf8_lossy(&said.stdout).trim().parse::<i64>();
-        let seconds = said.map_err(|_| Error::Unexpected("date said no time".to_owned()))?;
+        let seconds = said.map_err(|_| Error::unexpected("date said no time"))?;
         Ok(seconds * 1_000_000 - clock::wall_us())
     }
 
@@ -69,23 +62,21 @@ impl HostClock {
         if maps.contains(&*library.to_string_lossy()) {
             Ok(())
         } else {
-            Err(Error::Unexpected(format!(
-                "process {pid} has its own clock: the library is not preloaded"
-            )))
+            let why = format!("process {pid} has its own clock: the library is not preloaded");
+            Err(Error::Unexpected(why))
         }
     }
 
     /// Sets the error of the clock, in seconds. Processes read it within a hundredth of a second.
     pub(crate) fn set(&self, seconds: i64) -> Result<(), Error> {
         if self.library.is_none() {
-            return Err(Error::Unexpected(
-                "a jump of the clock needs a C compiler: set CC, or install one".to_owned(),
-            ));
+            let why = "a jump of the clock needs a C compiler: set CC, or install one";
+            return Err(Error::unexpected(why));
         }
         // Renamed, so that no process reads a part of the number.
         let next = self.offset.with_extension("next");
         std::fs::write(&next, format!("{seconds}\n"))
             .and_then(|()| std::fs::rename(&next, &self.offset))
-            .map_err(Error::io(self.offset.display().to_string()))
+            .map_err(Error::file(&self.offset))
     }
 }

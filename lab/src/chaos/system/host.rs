@@ -1,9 +1,8 @@
 //! The host of URLs that are targets beside those of the broker, and how it treats requests.
 
 use std::net::Ipv4Addr;
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dwell::clock;
@@ -58,14 +57,9 @@ struct Shared {
 impl Host {
     pub(super) async fn start() -> Result<Host, Error> {
         let shared = Arc::<Shared>::default();
-        let receiver = Receiver::start_on(Ipv4Addr::UNSPECIFIED, 0, handler(&shared))
-            .await
-            .map_err(Error::io("the host of URLs"))?;
-        Ok(Host {
-            port: receiver.port(),
-            receiver: tokio::sync::Mutex::new(Some(receiver)),
-            shared,
-        })
+        let receiver = listen(0, &shared).await?;
+        let port = receiver.port();
+        Ok(Host { port, receiver: tokio::sync::Mutex::new(Some(receiver)), shared })
     }
 
     /// The URL of a path.
@@ -98,18 +92,16 @@ impl Host {
             receiver.stop().await;
         }
         clock::sleep(hold).await;
-        *receiver = Some(
-            Receiver::start_on(Ipv4Addr::UNSPECIFIED, self.port, handler(&self.shared))
-                .await
-                .map_err(Error::io("the host of URLs"))?,
-        );
+        *receiver = Some(listen(self.port, &self.shared).await?);
         Ok(())
     }
 }
 
-fn handler(shared: &Arc<Shared>) -> Handler {
+async fn listen(port: u16, shared: &Arc<Shared>) -> Result<Receiver, Error> {
     let shared = Arc::clone(shared);
-    Arc::new(move |arrival| shared.treat(arrival))
+    let handler: Handler = Arc::new(move |arrival| shared.treat(arrival));
+    let listening = Receiver::start_on(Ipv4Addr::UNSPECIFIED, port, handler);
+    listening.await.map_err(Error::io("the host of URLs"))
 }
 
 impl Shared {

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use dwell_testkit::servers::DwellServer;
 
-use super::clock::HostClock;
-use super::error::Error;
+use super::{Error, HostClock};
 use crate::chaos::proxy::Proxy;
 
 /// One instance of Dwell.

@@ -8,13 +8,16 @@ use dwell::clock;
 use dwell_testkit::jetstream;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 
 use super::Error;
+use crate::chaos::wait::within;
 
 /// The longest time until the streams of a starting server are available.
 const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The user of the load.
+const LOGIN: Option<(&str, &str)> = Some(("load", "load"));
 
 /// The stream of a target.
 pub(crate) fn stream_of(target: &str) -> String {
@@ -64,24 +67,18 @@ pub(crate) async fn config(port: u16, stream: &str) -> Result<Value, Error> {
 /// Calls the API; repeats the call while the server is down or its streams are not available.
 pub(crate) async fn ask(port: u16, call: &str, request: Value) -> Result<Value, Error> {
     let text = request.to_string();
-    let asked = clock::timeout(TIMEOUT, async {
+    let asked = async {
         loop {
-            match jetstream::answer(jetstream::call(port, Some(("load", "load")), call, &text))
-                .await
-            {
-                Ok(answer) if answer["error"]["code"] != 503 => return answer,
+            match jetstream::answer(jetstream::call(port, LOGIN, call, &text)).await {
+                Ok(answer) if answer["error"].is_null() => return Ok(answer),
+                Ok(answer) if answer["error"]["code"] != 503 => {
+                    return Err(Error::Unexpected(format!("nats: {call}: {}", answer["error"])));
+                }
                 _ => clock::sleep(Duration::from_millis(50)).await,
             }
         }
-    });
-    let answer = asked.await.ok_or_else(|| {
-        Error::Unexpected(format!("nats: no answer to {call} within {TIMEOUT:?}"))
-    })?;
-    if answer["error"].is_null() {
-        Ok(answer)
-    } else {
-        Err(Error::Unexpected(format!("nats: {call}: {}", answer["error"])))
-    }
+    };
+    within(TIMEOUT, format!("nats: no answer to {call}"), asked).await
 }
 
 /// Subscribes to a subject without a stream, and counts the messages by id. Returns the error that
@@ -92,10 +89,8 @@ pub(crate) async fn listen(
     heard: &Mutex<HashMap<String, u64>>,
 ) -> io::Error {
     let listening = async {
-        let mut link = BufReader::new(TcpStream::connect(("127.0.0.1", port)).await?);
-        let hello = json!({ "verbose": false, "pedantic": false, "headers": true, "user": "load", "pass": "load" });
-        link.write_all(format!("CONNECT {hello}\r\nSUB {subject} 1\r\nPING\r\n").as_bytes())
-            .await?;
+        let subscribe = |_: &str| format!("SUB {subject} 2\r\nPING\r\n");
+        let mut link = jetstream::open(port, LOGIN, subscribe).await?;
         let mut line = String::new();
         loop {
             line.clear();
@@ -112,11 +107,9 @@ pub(crate) async fn listen(
                 let mut message = vec![0; size + 2];
                 link.read_exact(&mut message).await?;
                 let message = String::from_utf8_lossy(&message);
-                let id = message
-                    .lines()
-                    .find_map(|line| line.strip_prefix("delayed-id:"))
-                    .unwrap_or_default();
-                *heard.lock().entry(id.trim().to_owned()).or_default() += 1;
+                let id = message.lines().find_map(|line| line.strip_prefix("delayed-id:"));
+                let id = id.unwrap_or_default().trim().to_owned();
+                *heard.lock().entry(id).or_default() += 1;
             }
         }
     };

@@ -5,12 +5,12 @@
 use std::io;
 use std::time::Duration;
 
-use dwell::clock;
 use dwell_testkit::servers::KafkaServer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::Error;
+use crate::chaos::wait::within;
 
 /// The longest wait for one answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,34 +31,18 @@ const FEATURES: [&str; 7] = [
 /// An unclean election: a replica without data may become the leader.
 const UNCLEAN_ELECTION: u8 = 1;
 
-/// The requests and their versions.
+/// A request: its API key, its version, and whether its header has tags.
 #[derive(Clone, Copy)]
-enum Call {
-    CreateTopics,
-    CreatePartitions,
-    Elect,
-    Reassign,
-    Register,
-    Heartbeat,
-    ListOffsets,
-    OffsetFetch,
-}
+struct Call(i16, i16, bool);
 
-impl Call {
-    /// The API key, the version, and whether the header has tags.
-    fn head(self) -> (i16, i16, bool) {
-        match self {
-            Call::CreateTopics => (19, 4, false),
-            Call::CreatePartitions => (37, 1, false),
-            Call::Elect => (43, 1, false),
-            Call::Reassign => (45, 0, true),
-            Call::Register => (62, 3, true),
-            Call::Heartbeat => (63, 0, true),
-            Call::ListOffsets => (2, 1, false),
-            Call::OffsetFetch => (9, 1, false),
-        }
-    }
-}
+const LIST_OFFSETS: Call = Call(2, 1, false);
+const OFFSET_FETCH: Call = Call(9, 1, false);
+const CREATE_TOPICS: Call = Call(19, 4, false);
+const CREATE_PARTITIONS: Call = Call(37, 1, false);
+const ELECT: Call = Call(43, 1, false);
+const REASSIGN: Call = Call(45, 0, true);
+const REGISTER: Call = Call(62, 3, true);
+const HEARTBEAT: Call = Call(63, 0, true);
 
 /// Creates a topic whose only partition has no leader.
 pub(crate) async fn make_leaderless(server: &KafkaServer, topic: &str) -> Result<(), Error> {
@@ -74,10 +58,10 @@ pub(crate) async fn make_leaderless(server: &KafkaServer, topic: &str) -> Result
 pub(crate) async fn lead(server: &KafkaServer, topic: &str) -> Result<(), Error> {
     let one_topic = Body::default().int(10_000).bytes([2]).compact(topic);
     let body = one_topic.bytes([2]).int(0).bytes([2]).int(1).bytes([0, 0, 0]);
-    let answer = call(server.port(), Call::Reassign, body).await?;
+    let answer = call(server.port(), REASSIGN, body).await?;
     refused("move the topic", &answer, 4)?;
     let body = Body::default().bytes([UNCLEAN_ELECTION]).int(1).text(topic).int(1).int(0);
-    let answer = call(server.port(), Call::Elect, body.int(10_000)).await?;
+    let answer = call(server.port(), ELECT, body.int(10_000)).await?;
     refused("elect a leader", &answer, 4)?;
     // Throttle time, error, one topic, its name, one partition, its index, its error.
     refused("elect a leader", &answer, 4 + 2 + 4 + 2 + topic.len() + 4 + 4)
@@ -87,7 +71,7 @@ pub(crate) async fn lead(server: &KafkaServer, topic: &str) -> Result<(), Error>
 pub(crate) async fn grow(server: &KafkaServer, topic: &str, partitions: i32) -> Result<(), Error> {
     // The broker chooses the replicas.
     let body = Body::default().int(1).text(topic).int(partitions).int(-1).int(10_000).bytes([0]);
-    let answer = call(server.port(), Call::CreatePartitions, body).await?;
+    let answer = call(server.port(), CREATE_PARTITIONS, body).await?;
     refused("add a partition", &answer, 4 + 4 + 2 + topic.len())
 }
 
@@ -113,30 +97,29 @@ async fn uncommitted_in(
 ) -> Result<u64, Error> {
     // The end of the log.
     let body = Body::default().int(-1).int(1).text(topic).int(1).int(partition).long(-1);
-    let answer = call(server.port(), Call::ListOffsets, body).await?;
+    let answer = call(server.port(), LIST_OFFSETS, body).await?;
     // One topic, its name, one partition, its index; then error, time and offset.
     let at = 4 + 2 + topic.len() + 4 + 4;
     refused("tell the end of the log", &answer, at)?;
     let end = number(&answer, at + 2 + 8)?;
     let body = Body::default().text(group).int(1).text(topic).int(1).int(partition);
-    let answer = call(server.port(), Call::OffsetFetch, body).await?;
+    let answer = call(server.port(), OFFSET_FETCH, body).await?;
     // As above; then offset, metadata and error. No committed offset is -1.
     let committed = number(&answer, at)?.max(0);
     Ok(u64::try_from(end - committed).unwrap_or(0))
 }
 
 fn number(answer: &[u8], at: usize) -> Result<i64, Error> {
-    let bytes = answer.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
-    bytes
-        .map(i64::from_be_bytes)
-        .ok_or_else(|| Error::Unexpected(format!("kafka: no number in {answer:?}")))
+    let bytes = answer.get(at..).and_then(|rest| rest.first_chunk());
+    let number = bytes.map(|bytes| i64::from_be_bytes(*bytes));
+    number.ok_or_else(|| Error::Unexpected(format!("kafka: no number in {answer:?}")))
 }
 
 /// Creates a topic with one partition on the absent broker.
 async fn create(port: u16, topic: &str) -> Result<(), Error> {
     let body = Body::default().int(1).text(topic).int(-1).bytes((-1_i16).to_be_bytes());
     let body = body.int(1).int(0).int(1).int(ABSENT_BROKER_ID).int(0).int(10_000).bytes([0]);
-    let answer = call(port, Call::CreateTopics, body).await?;
+    let answer = call(port, CREATE_TOPICS, body).await?;
     refused("create the topic", &answer, 4 + 4 + 2 + topic.len())
 }
 
@@ -154,7 +137,7 @@ async fn register(server: &KafkaServer) -> Result<i64, Error> {
     }
     // No rack; never on ZooKeeper; one log directory; no previous epoch.
     body = body.bytes([0, 0, 2]).bytes(rand::random::<[u8; 16]>()).long(-1).bytes([0]);
-    let answer = call(server.controller_port(), Call::Register, body).await?;
+    let answer = call(server.controller_port(), REGISTER, body).await?;
     refused("register a broker", &answer, 4)?;
     number(&answer, 6)
 }
@@ -164,7 +147,7 @@ async fn register(server: &KafkaServer) -> Result<i64, Error> {
 async fn heartbeat(server: &KafkaServer, epoch: i64, fenced: bool) -> Result<(), Error> {
     let body = Body::default().int(ABSENT_BROKER_ID).long(epoch).long(i64::MAX);
     let body = body.bytes([u8::from(fenced), 0, 0]);
-    let answer = call(server.controller_port(), Call::Heartbeat, body).await?;
+    let answer = call(server.controller_port(), HEARTBEAT, body).await?;
     refused("accept the heartbeat", &answer, 4)?;
     // Throttle time, error, caught up, fenced.
     match answer.get(7) {
@@ -187,14 +170,13 @@ fn refused(what: &str, answer: &[u8], at: usize) -> Result<(), Error> {
 
 /// Sends a request. Returns the body of the answer.
 async fn call(port: u16, call: Call, body: Body) -> Result<Vec<u8>, Error> {
-    let asked = clock::timeout(ANSWER_TIMEOUT, once(port, call, body)).await;
-    asked
-        .unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
-        .map_err(Error::io(format!("kafka on port {port}")))
+    let asked =
+        async { once(port, call, body).await.map_err(Error::io(format!("kafka on port {port}"))) };
+    within(ANSWER_TIMEOUT, format!("kafka on port {port} did not answer"), asked).await
 }
 
 async fn once(port: u16, call: Call, body: Body) -> io::Result<Vec<u8>> {
-    let (number, version, has_tags) = call.head();
+    let Call(number, version, has_tags) = call;
     let head = Body::default().bytes(number.to_be_bytes()).bytes(version.to_be_bytes()).int(1);
     let tags: &[u8] = if has_tags { &[0] } else { &[] };
     let request = [&head.text("chaos").0[..], tags, &body.0].concat();

@@ -1,9 +1,8 @@
 //! The maker of the load's destinations.
 
-use dwell_connectors::{BrokerConfig, Destination};
+use dwell_connectors::{BrokerConfig, Destination, Role};
 
-use super::error::Error;
-use super::jetstream;
+use super::{Error, jetstream};
 
 /// Creates destinations of the load.
 #[derive(Debug, Clone)]
@@ -22,11 +21,10 @@ impl Maker {
     pub async fn make(&self, name: &str) -> Result<(), Error> {
         match self.nats {
             Some(port) => jetstream::make_target(port, name).await,
-            None => Ok(self
-                .broker
-                .declare(&Destination::new(name), dwell_connectors::Role::Letters)
-                .await
-                .map(drop)?),
+            None => {
+                self.broker.declare(&Destination::new(name), Role::Letters).await?;
+                Ok(())
+            }
         }
     }
 }

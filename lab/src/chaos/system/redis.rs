@@ -12,16 +12,14 @@ use std::time::Duration;
 
 use dwell::config::{Durability, RedisMode};
 use dwell::store::keys::Keys;
-use dwell_testkit::servers::{
-    AppendFsync, RedisCluster, RedisOptions, RedisSentinel, RedisServer, find,
-};
+use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer, find};
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 
 pub(crate) use self::census::Census;
 use self::login::Logins;
 pub(crate) use self::login::PASSWORD;
-pub(crate) use self::servers::{Pair, Servers};
+pub(crate) use self::servers::Servers;
 use super::settings::NAMESPACE;
 use super::{Error, HostClock, SystemOptions, proxy};
 use crate::chaos::proxy::Proxy;
@@ -29,9 +27,6 @@ use crate::words::word;
 
 /// The time-out of a command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
-/// The `failover-timeout` of the sentinels, ms: the next failover may begin twice as long after the
-/// last one.
-const FAILOVER_TIMEOUT_MS: u32 = 2000;
 /// The number of buckets: that of the settings where they name none.
 const BUCKETS: u16 = 16;
 
@@ -49,7 +44,8 @@ pub(crate) struct RedisSide {
     pub(crate) logins: Logins,
     mode: RedisMode,
     urls: Vec<String>,
-    dirs: Vec<(String, PathBuf)>,
+    /// The folder of each server.
+    pub(super) dirs: Vec<PathBuf>,
     folder: TempDir,
 }
 
@@ -63,89 +59,59 @@ impl RedisSide {
         // killed then, it loses data that the operating system never got, which no promise of Dwell
         // covers. Here the operating system has each write before the answer.
         let appendonly = if fsync { AppendFsync::EverySec } else { AppendFsync::No };
+        // After a short absence a replica catches up without a full synchronisation.
+        let more = [("repl-backlog-size", "64mb"), ("repl-timeout", "5")];
         let settings = RedisOptions {
             appendonly: Some(appendonly),
             program: Some(survivor(folder.path(), &program, &clock)?),
-            // After a short absence a replica catches up without a full synchronisation.
-            more: vec![
-                ("repl-backlog-size".to_owned(), "64mb".to_owned()),
-                ("repl-timeout".to_owned(), "5".to_owned()),
-            ],
+            more: more.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             user: Logins::user(),
             ..RedisOptions::default()
         };
-        let mut servers = match options.redis {
-            RedisMode::Single => {
-                let master = RedisServer::start(settings.clone()).await?;
-                let follows = RedisOptions { replica_of: Some(master.port()), ..settings };
-                let replica = if options.has_replica() {
-                    Some(RedisServer::start(follows).await?)
-                } else {
-                    None
-                };
-                Servers::Single(Box::new(Pair { master, replica }))
-            }
-            RedisMode::Cluster => Servers::Cluster(RedisCluster::start(settings).await?),
-            // `replica` waits for one replica: with one there is no other that may be promoted.
-            RedisMode::Sentinel => Servers::Sentinel(
-                RedisSentinel::with_replicas(settings, 1, FAILOVER_TIMEOUT_MS).await?,
-            ),
-        };
-        let count = servers.count();
-        (0..count).for_each(|index| servers.server_mut(index).keep_logs());
-        let dirs = (0..count)
-            .map(|index| (format!("redis-{index}"), servers.server(index).dir().to_owned()))
-            .collect();
+        let servers = Servers::start(options.redis, options.has_replica(), settings).await?;
         let (link, service) = (proxy().await?, proxy().await?);
         let keys = Keys::new(NAMESPACE, BUCKETS);
         let mut slots = Vec::new();
-        let (reachable, urls) = match &servers {
+        let mut reachable: Vec<String> = servers.all().iter().map(RedisServer::url).collect();
+        let urls = match &servers {
             Servers::Single(_) => {
-                let url = format!("redis://{}", service.address());
-                (vec![url.clone()], vec![url])
+                reachable = vec![format!("redis://{}", service.address())];
+                reachable.clone()
             }
             Servers::Cluster(cluster) => {
-                for bucket in 0..keys.buckets() {
+                for bucket in 0..BUCKETS {
                     slots.push(cluster.slot_of(keys.claim_deadlines(bucket)).await?);
                 }
-                (cluster.urls(), cluster.urls())
+                cluster.urls()
             }
-            Servers::Sentinel(sentinel) => {
-                (sentinel.servers.iter().map(RedisServer::url).collect(), sentinel.urls())
-            }
+            Servers::Sentinel(sentinel) => sentinel.urls(),
         };
-        let port = servers.server(0).port();
-        let census = Census::new(options.redis, reachable, keys, slots);
-        let servers = tokio::sync::Mutex::new(servers);
-        let logins = Logins::default();
         let side = RedisSide {
-            servers,
             link,
             service,
             clock,
-            census,
-            logins,
+            census: Census::new(options.redis, reachable, keys, slots),
+            logins: Logins::default(),
             mode: options.redis,
             urls,
-            dirs,
+            dirs: servers.all().iter().map(|server| server.dir().to_owned()).collect(),
             folder,
+            servers: tokio::sync::Mutex::new(servers),
         };
-        side.lead_to(port);
+        side.lead_to(side.servers.lock().await.all()[0].port());
         Ok(side)
     }
 
     /// The lines of `[redis]`: for clients without faults, or for an instance, over its link.
     pub(super) fn lines(&self, through: Option<&Proxy>) -> Result<String, Error> {
+        let is_single = self.mode == RedisMode::Single;
         let urls = match through {
             None => format!("urls = {:?}", self.urls),
             Some(link) => {
-                let urls = if self.mode == RedisMode::Single {
-                    vec![format!("redis://{}", link.address())]
-                } else {
-                    self.urls.clone()
-                };
+                let own = || vec![format!("redis://{}", link.address())];
+                let urls = if is_single { own() } else { self.urls.clone() };
                 let file = self.folder.path().join(format!("urls-{}", link.address().port()));
-                self.logins.add(file.clone(), urls).map_err(Error::io("a file with URLs"))?;
+                self.logins.add(file.clone(), urls).map_err(Error::file(&file))?;
                 format!("urls_file = {file:?}")
             }
         };
@@ -155,32 +121,16 @@ impl RedisSide {
         Ok(format!("{master}redis.mode = \"{mode}\"\nredis.{urls}\nredis.buckets = {BUCKETS}"))
     }
 
-    pub(super) fn dirs(&self) -> Vec<(String, PathBuf)> {
-        self.dirs.clone()
-    }
-
     /// Directs both links to this port of 127.0.0.1, and resets open connections.
     pub(crate) fn lead_to(&self, port: u16) {
         self.link.lead_to(format!("127.0.0.1:{port}"));
         self.service.lead_to(format!("127.0.0.1:{port}"));
-    }
-
-    pub(super) async fn stop(self) -> Result<(), Error> {
-        Ok(self.servers.into_inner().stop().await?)
     }
 }
 
 /// A direct connection to this Redis, without a proxy.
 pub(crate) async fn open(server: &RedisServer) -> Result<MultiplexedConnection, Error> {
     Ok(connect(&server.url(), COMMAND_TIMEOUT).await?)
-}
-
-/// Runs a command on this Redis.
-pub(crate) async fn order(server: &RedisServer, words: &[&str]) -> Result<redis::Value, Error> {
-    let mut connection = open(server).await?;
-    let mut command = redis::Cmd::new();
-    command.arg(words);
-    Ok(command.query_async(&mut connection).await?)
 }
 
 async fn connect(url: &str, limit: Duration) -> Result<MultiplexedConnection, redis::RedisError> {
@@ -202,8 +152,7 @@ fn survivor(folder: &Path, program: &Path, clock: &HostClock) -> Result<PathBuf,
         .collect();
     let program = quoted(program.display().to_string());
     std::fs::write(&path, format!("#!/bin/sh\ntrap '' XFSZ\n{clock}exec {program} \"$@\"\n"))
-        .map_err(Error::io("the start script of redis"))?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))
-        .map_err(Error::io("the start script of redis"))?;
+        .and_then(|()| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)))
+        .map_err(Error::file(&path))?;
     Ok(path)
 }

@@ -21,30 +21,25 @@ pub(super) fn text(
     redis: &str,
     [main, spare]: &[String; 2],
     targets: &[String],
+    host: Option<&Host>,
 ) -> String {
     let targets = targets.iter().chain(&options.also).map(String::as_str).chain([SILENT_TARGETS]);
-    let allow: Vec<String> =
-        targets.map(|target| quoted(&options.broker.pattern(target))).collect();
-    let allow = allow.join(", ");
-    let retry = [vec!["500ms"; 20], vec!["2s"; 40]]
-        .concat()
-        .iter()
-        .map(|wait| quoted(wait))
-        .collect::<Vec<_>>()
-        .join(", ");
+    let allow: Vec<String> = targets.map(|target| options.broker.pattern(target)).collect();
+    let retry = [vec!["500ms"; 20], vec!["2s"; 40]].concat();
     let durability = word(&options.durability);
+    let hook = host.map_or_else(String::new, |host| hook(options, host));
     format!(
         "{}\n{redis}\nredis.namespace = \"{NAMESPACE}\"\nredis.durability = \"{durability}\"\n\
          ingest.main.broker = \"main\"\ningest.main.declare = true\n\
-         delivery.publish_timeout = \"{}ms\"\ndelivery.retry = [{retry}]\ndelivery.dedupe_window = \"1h\"\n\n\
-         [brokers.main]\nallow = [{allow}]\n{main}\n[brokers.{SPARE_BROKER}]\nallow = [{allow}]\n{spare}",
+         delivery.publish_timeout = \"{}ms\"\ndelivery.retry = {retry:?}\ndelivery.dedupe_window = \"1h\"\n\n\
+         [brokers.main]\nallow = {allow:?}\n{main}\n[brokers.{SPARE_BROKER}]\nallow = {allow:?}\n{spare}{hook}",
         options.more,
         options.publish_timeout.as_millis(),
     )
 }
 
 /// The lines of the broker for URLs, behind all others.
-pub(super) fn hook(options: &SystemOptions, host: &Host) -> String {
+fn hook(options: &SystemOptions, host: &Host) -> String {
     format!(
         "\n[brokers.{HOOK_BROKER}]\ntype = \"http\"\nallow = {:?}\nsubnets = [\"127.0.0.0/8\"]\ntimeout = \"{}ms\"\ndead = \"{}\"\n",
         [vec![host.url("/*")], host.slow_urls("/*")].concat(),
@@ -59,8 +54,4 @@ pub(super) fn read(text: &str) -> Result<Settings, Error> {
     let file = tempfile::NamedTempFile::new().map_err(Error::io("a temporary file"))?;
     std::fs::write(file.path(), text).map_err(Error::io("a temporary file"))?;
     config::load_from(Some(file.path()), &[], &Overrides::default()).map_err(Error::Settings)
-}
-
-fn quoted(text: &str) -> String {
-    toml::Value::from(text).to_string()
 }

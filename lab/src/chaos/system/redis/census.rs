@@ -21,7 +21,7 @@ const QUERY_TIMEOUT: Duration = Duration::from_millis(500);
 pub(crate) struct Census {
     mode: RedisMode,
     urls: Vec<String>,
-    keys: Keys,
+    pub(crate) keys: Keys,
     /// The slot of each bucket, in a Cluster.
     slots: Vec<u16>,
     links: Mutex<Vec<Link>>,
@@ -87,8 +87,8 @@ impl Census {
     }
 
     /// A key that the master on this port may write; `None` if it has no bucket.
-    pub(crate) async fn key_on(&self, port: u16, is_cluster: bool) -> Option<String> {
-        if !is_cluster {
+    pub(crate) async fn key_on(&self, port: u16) -> Option<String> {
+        if self.mode != RedisMode::Cluster {
             return Some("chaos-probe".to_owned());
         }
         let links = self.links().await;

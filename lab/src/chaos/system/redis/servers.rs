@@ -2,39 +2,67 @@
 
 use std::time::Duration;
 
-use dwell::clock;
-use dwell_testkit::servers::{RedisCluster, RedisSentinel, RedisServer, ServerError};
+use dwell::config::RedisMode;
+use dwell_testkit::servers::{RedisCluster, RedisOptions, RedisSentinel, RedisServer};
 use redis::aio::MultiplexedConnection;
 
 use super::census::Census;
-use super::{COMMAND_TIMEOUT, Error, connect};
+use super::{Error, open};
+use crate::chaos::wait::until;
 
 /// The longest time until the replicas of all masters catch up.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(60);
-/// The interval between two checks.
-const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// The `failover-timeout` of the sentinels, ms: the next failover may begin twice as long after the
+/// last one.
+const FAILOVER_TIMEOUT_MS: u32 = 2000;
 
 /// The servers.
 pub(crate) enum Servers {
-    Single(Box<Pair>),
+    /// The master, and its replica if there is one.
+    Single(Vec<RedisServer>),
     Cluster(RedisCluster),
     Sentinel(RedisSentinel),
 }
 
-/// A master and its replica.
-pub(crate) struct Pair {
-    pub(crate) master: RedisServer,
-    pub(crate) replica: Option<RedisServer>,
-}
-
 impl Servers {
-    /// The pair of `mode = "single"`.
-    pub(crate) fn pair(&mut self) -> Result<&mut Pair, Error> {
-        match self {
-            Servers::Single(pair) => Ok(pair),
-            Servers::Cluster(_) | Servers::Sentinel(_) => {
-                Err(Error::Unexpected("the fault is for a single Redis".to_owned()))
+    pub(super) async fn start(
+        mode: RedisMode,
+        has_replica: bool,
+        options: RedisOptions,
+    ) -> Result<Servers, Error> {
+        let mut servers = match mode {
+            RedisMode::Single => {
+                let mut servers = vec![RedisServer::start(options.clone()).await?];
+                if has_replica {
+                    let replica_of = Some(servers[0].port());
+                    servers.push(RedisServer::start(RedisOptions { replica_of, ..options }).await?);
+                }
+                Servers::Single(servers)
             }
+            RedisMode::Cluster => Servers::Cluster(RedisCluster::start(options).await?),
+            // `replica` waits for one replica: with one there is no other that may be promoted.
+            RedisMode::Sentinel => Servers::Sentinel(
+                RedisSentinel::with_replicas(options, 1, FAILOVER_TIMEOUT_MS).await?,
+            ),
+        };
+        servers.all_mut().iter_mut().for_each(RedisServer::keep_logs);
+        Ok(servers)
+    }
+
+    /// All servers: masters and replicas.
+    pub(crate) fn all(&self) -> &[RedisServer] {
+        match self {
+            Servers::Single(servers) => servers,
+            Servers::Cluster(cluster) => &cluster.nodes,
+            Servers::Sentinel(sentinel) => &sentinel.servers,
+        }
+    }
+
+    pub(crate) fn all_mut(&mut self) -> &mut [RedisServer] {
+        match self {
+            Servers::Single(servers) => servers,
+            Servers::Cluster(cluster) => &mut cluster.nodes,
+            Servers::Sentinel(sentinel) => &mut sentinel.servers,
         }
     }
 
@@ -43,130 +71,53 @@ impl Servers {
         match self {
             Servers::Single(_) => Ok(vec![0]),
             Servers::Cluster(cluster) => Ok(cluster.masters().await?),
-            Servers::Sentinel(sentinel) => {
-                let master = sentinel.master().await.ok_or_else(|| {
-                    Error::Unexpected("the sentinels agree on no master".to_owned())
-                })?;
-                Ok(vec![master])
-            }
-        }
-    }
-
-    /// The number of servers: masters and replicas.
-    pub(crate) fn count(&self) -> usize {
-        match self {
-            Servers::Single(pair) => 1 + usize::from(pair.replica.is_some()),
-            Servers::Cluster(cluster) => cluster.nodes.len(),
-            Servers::Sentinel(sentinel) => sentinel.servers.len(),
-        }
-    }
-
-    pub(crate) fn server(&self, index: usize) -> &RedisServer {
-        match self {
-            Servers::Single(pair) => {
-                pair.replica.as_ref().filter(|_| index > 0).unwrap_or(&pair.master)
-            }
-            Servers::Cluster(cluster) => &cluster.nodes[index],
-            Servers::Sentinel(sentinel) => &sentinel.servers[index],
-        }
-    }
-
-    pub(crate) fn server_mut(&mut self, index: usize) -> &mut RedisServer {
-        match self {
-            Servers::Single(pair) => match &mut pair.replica {
-                Some(replica) if index > 0 => replica,
-                _ => &mut pair.master,
+            Servers::Sentinel(sentinel) => match sentinel.master().await {
+                Some(master) => Ok(vec![master]),
+                None => Err(Error::unexpected("the sentinels agree on no master")),
             },
-            Servers::Cluster(cluster) => &mut cluster.nodes[index],
-            Servers::Sentinel(sentinel) => &mut sentinel.servers[index],
         }
     }
 
     /// Sets the master that this server follows from its next start. Nodes of a Cluster know it.
     pub(crate) fn follow(&mut self, index: usize, master: Option<u16>) {
         if !matches!(self, Servers::Cluster(_)) {
-            self.server_mut(index).follow(master);
+            self.all_mut()[index].follow(master);
         }
-    }
-
-    /// The master that has this key.
-    pub(crate) async fn master_of(&self, key: &str) -> Result<&RedisServer, Error> {
-        let index = match self {
-            Servers::Cluster(cluster) => cluster.master_of(cluster.slot_of(key).await?).await?,
-            Servers::Single(_) | Servers::Sentinel(_) => self.masters().await?[0],
-        };
-        Ok(self.server(index))
     }
 
     /// A direct connection to the master that has this key, without a proxy.
     pub(crate) async fn connect_to(&self, key: &str) -> Result<MultiplexedConnection, Error> {
-        Ok(connect(&self.master_of(key).await?.url(), COMMAND_TIMEOUT).await?)
+        let index = match self {
+            Servers::Cluster(cluster) => cluster.master_of(cluster.slot_of(key).await?).await?,
+            Servers::Single(_) | Servers::Sentinel(_) => self.masters().await?[0],
+        };
+        open(&self.all()[index]).await
     }
 
     /// Waits until the replicas of every master, if there are any, are in sync.
     pub(crate) async fn in_sync(&self, census: &Census) -> Result<(), Error> {
         match self {
-            Servers::Single(pair) if pair.replica.is_none() => return Ok(()),
+            Servers::Single(servers) if servers.len() == 1 => return Ok(()),
             Servers::Single(_) => {}
             Servers::Cluster(cluster) => cluster.whole().await?,
             Servers::Sentinel(sentinel) => sentinel.whole().await?,
         }
         for index in self.masters().await? {
-            self.synced(index, census).await?;
-        }
-        Ok(())
-    }
-
-    /// Waits until the replica of this master has all that the master has now.
-    async fn synced(&self, index: usize, census: &Census) -> Result<(), Error> {
-        // WAIT is for the writes of its own connection: without one it would not wait.
-        let server = self.server(index);
-        let Some(key) = census.key_on(server.port(), matches!(self, Servers::Cluster(_))).await
-        else {
-            return Ok(());
-        };
-        let waited = clock::timeout(SYNC_TIMEOUT, async {
-            loop {
-                if let Ok(1..) = once(server, &key).await {
-                    return;
-                }
-                clock::sleep(CHECK_INTERVAL).await;
-            }
-        });
-        waited.await.ok_or_else(|| {
-            Error::Unexpected(format!("the replica was not in sync within {SYNC_TIMEOUT:?}"))
-        })
-    }
-
-    pub(super) async fn stop(self) -> Result<(), ServerError> {
-        match self {
-            Servers::Single(mut pair) => {
-                if let Some(replica) = &mut pair.replica {
-                    replica.stop().await?;
-                }
-                pair.master.stop().await?;
-            }
-            Servers::Cluster(mut cluster) => {
-                for node in &mut cluster.nodes {
-                    node.kill()?;
-                }
-            }
-            Servers::Sentinel(mut sentinel) => {
-                for server in &mut sentinel.sentinels {
-                    server.kill()?;
-                }
-                for server in &mut sentinel.servers {
-                    server.kill()?;
-                }
-            }
+            let master = &self.all()[index];
+            // WAIT is for the writes of its own connection: without one it would not wait.
+            let Some(key) = census.key_on(master.port()).await else { continue };
+            until(SYNC_TIMEOUT, "the replica was not in sync", async || {
+                Ok(matches!(replicated(master, &key).await, Ok(1..)))
+            })
+            .await?;
         }
         Ok(())
     }
 }
 
 /// A write, and the number of replicas that have it within a second.
-async fn once(server: &RedisServer, key: &str) -> Result<u64, redis::RedisError> {
-    let mut connection = connect(&server.url(), COMMAND_TIMEOUT).await?;
+async fn replicated(server: &RedisServer, key: &str) -> Result<u64, Error> {
+    let mut connection = open(server).await?;
     redis::cmd("SET").arg(key).arg("x").arg("PX").arg(1).query_async::<()>(&mut connection).await?;
-    redis::cmd("WAIT").arg(1).arg(1000).query_async(&mut connection).await
+    Ok(redis::cmd("WAIT").arg(1).arg(1000).query_async(&mut connection).await?)
 }
