@@ -49,37 +49,6 @@ const TARGET_ABSENCE_MS: i64 = 6000;
 /// The interval between two late targets.
 const LATE_TARGET_INTERVAL_MS: i64 = 20_000;
 
-/// Destinations of the load.
-#[derive(Debug, Clone)]
-pub struct Places {
-    /// The targets of jobs.
-    pub targets: Vec<String>,
-    /// Targets that are created some time after the first job for them.
-    pub late: Vec<String>,
-    /// A target that never exists.
-    pub never: String,
-    /// URLs that are targets too.
-    pub urls: Vec<String>,
-    /// The destination of verdicts.
-    pub replies: String,
-}
-
-impl Places {
-    fn of(system: &System) -> Places {
-        let urls = system.host.as_ref().map(|host| {
-            let paths = (0..3).map(|path| host.url(&format!("/chaos/{path}")));
-            paths.chain(host.slow_urls("/chaos/slow")).collect()
-        });
-        Places {
-            targets: system.targets().to_vec(),
-            late: LATE_TARGETS.map(str::to_owned).into(),
-            never: NEVER_TARGET.to_owned(),
-            urls: urls.unwrap_or_default(),
-            replies: REPLY_DESTINATION.to_owned(),
-        }
-    }
-}
-
 /// Destinations of the instances besides the targets of the system.
 #[must_use]
 pub fn destinations() -> Vec<String> {
@@ -98,25 +67,24 @@ impl Load {
     /// Starts readers and producer, which sends so many jobs a second.
     #[must_use]
     pub fn start(system: &System, (seed, rate): (u64, u32), recorder: &Arc<Recorder>) -> Load {
-        let places = Places::of(system);
         let producer = || {
             let (broker, http) = (system.broker().clone(), system.api_addresses());
             Producer::new(broker, http, Arc::clone(recorder))
         };
         let mut readers = JoinSet::new();
         let (received, receiving) = tokio::sync::mpsc::unbounded_channel();
-        readers.spawn(confirm(producer(), places.replies.clone(), receiving));
+        readers.spawn(confirm(producer(), receiving));
         if let Some(host) = &system.host {
             host.listen(take(Arc::clone(recorder), received.clone()));
         }
-        // The target that never exists cannot be read.
-        let targets = places.targets.iter().chain(&places.late);
-        let mut topics: Vec<(&str, Role)> = vec![
+        let mut topics = vec![
             (REPLY_DESTINATION, Role::Replies),
             (DEAD_DESTINATION, Role::Dead),
             (REJECTED_DESTINATION, Role::Rejected),
         ];
-        topics.extend(targets.map(|topic| (&**topic, Role::Target)));
+        // The target that never exists cannot be read.
+        let targets = system.targets().iter().map(String::as_str).chain(LATE_TARGETS);
+        topics.extend(targets.map(|topic| (topic, Role::Target)));
         // The queues of other brokers give a request to one reader.
         if system.options().broker == BrokerKind::Kafka {
             topics.push((REQUEST_DESTINATION, Role::Inbound));
@@ -127,7 +95,11 @@ impl Load {
             readers.spawn(read(broker, topic.to_owned(), role, recorder, consumers));
         }
         let stop = CancellationToken::new();
-        let draw = Draw::new(seed, places);
+        let urls = system.host.as_ref().map(|host| {
+            let paths = (0..3).map(|path| host.url(&format!("/chaos/{path}")));
+            paths.chain(host.slow_urls("/chaos/slow")).collect()
+        });
+        let draw = Draw::new(seed, system.targets().to_vec(), urls.unwrap_or_default());
         let sending = send(draw, rate, producer(), system.maker.clone(), stop.clone());
         Load { stop, sending: tokio::spawn(sending), readers }
     }
@@ -181,7 +153,6 @@ async fn send(
     maker: Maker,
     stop: CancellationToken,
 ) {
-    let places = draw.places().clone();
     let mut turns: BTreeMap<(i64, String), Plan> = BTreeMap::new();
     let mut making = JoinSet::new();
     let began_ms = clock::wall_ms();
@@ -195,11 +166,11 @@ async fn send(
         let since_ms = clock::wall_ms() - began_ms;
         // The late targets, each created at its time.
         let turn = usize::try_from(since_ms / LATE_TARGET_INTERVAL_MS).unwrap_or(usize::MAX);
-        let late = places.late.get(turn).filter(|_| made <= turn);
+        let late = LATE_TARGETS.get(turn).copied().filter(|_| made <= turn);
         if let Some(late) = late.filter(|_| since_ms % LATE_TARGET_INTERVAL_MS > TARGET_ABSENCE_MS)
         {
             made = turn + 1;
-            making.spawn(make(maker.clone(), late.clone()));
+            making.spawn(make(maker.clone(), late));
         }
         let until = wanted();
         if !producer.ready().await {
@@ -210,28 +181,27 @@ async fn send(
         while sent < until && !stopping {
             sent += 1;
             let Drawn { id, job, message, ask, door } =
-                draw.next(clock::wall_ms(), producer.instances(), late.map(String::as_str));
+                draw.next(clock::wall_ms(), producer.instances(), late);
             requests.push(Request::job(&id, job, message, door));
             turns.extend(ask.map(|plan| ((plan.at_ms, id), plan)));
         }
         let later = turns.split_off(&(clock::wall_ms(), String::new()));
         let now = std::mem::replace(&mut turns, later);
-        let now = now.iter().map(|((_, id), plan)| Request::control(id, plan, &places.replies));
-        requests.extend(now);
+        requests.extend(now.iter().map(|((_, id), plan)| Request::control(id, plan)));
         producer.send(requests).await;
     }
     // Targets that jobs wait for are created now at the latest.
-    for late in places.late.iter().skip(made) {
-        making.spawn(make(maker.clone(), late.clone()));
+    for late in LATE_TARGETS.into_iter().skip(made) {
+        making.spawn(make(maker.clone(), late));
     }
     producer.finish().await;
     making.join_all().await;
 }
 
 /// Creates a target, over restarts of the broker.
-async fn make(maker: Maker, target: String) {
+async fn make(maker: Maker, target: &str) {
     loop {
-        match clock::timeout(Duration::from_secs(10), maker.make(&target)).await {
+        match clock::timeout(Duration::from_secs(10), maker.make(target)).await {
             Some(Ok(())) => return,
             Some(Err(error)) => debug!(%error, "the target cannot be created yet"),
             None => debug!("the target was not created in time"),

@@ -31,11 +31,15 @@ pub(crate) use self::host::{DEAD_PATH, HOOK_BROKER, Host, Manner};
 use self::instance::Instance;
 pub use self::maker::Maker;
 pub use self::options::SystemOptions;
+pub(crate) use self::options::lease;
 pub(crate) use self::redis::{PASSWORD, RedisSide, Servers, open};
 pub(crate) use self::settings::{SILENT_TARGETS, SPARE_BROKER};
 pub use crate::chaos::error::Error;
 use crate::chaos::proxy::Proxy;
 use crate::chaos::recorder::Recorder;
+
+/// The number of targets.
+const TARGETS: usize = 3;
 
 /// Servers, instances and links. All processes end when the value is dropped.
 pub struct System {
@@ -66,8 +70,7 @@ impl System {
     /// # Errors
     /// A program is missing or did not start.
     pub async fn start(options: SystemOptions) -> Result<System, Error> {
-        let targets: Vec<String> =
-            (0..options.targets).map(|number| format!("chaos-{number}")).collect();
+        let targets: Vec<String> = (0..TARGETS).map(|number| format!("chaos-{number}")).collect();
         let (redis, broker) = tokio::try_join!(
             RedisSide::start(&options),
             BrokerSide::start(options.broker, &targets)
@@ -161,7 +164,7 @@ impl System {
     /// The number of jobs in leases that began before this time, wall clock, epoch µs; `None` if a
     /// master does not answer within half a second.
     pub async fn claimed_before(&self, at_us: i64) -> Option<u64> {
-        let lease_us = i64::try_from(self.options.lease().as_micros()).unwrap_or(i64::MAX);
+        let lease_us = i64::try_from(lease().as_micros()).unwrap_or(i64::MAX);
         let counted = self.redis.census.count(at_us.saturating_add(lease_us) / 1000).await;
         counted.is_complete.then_some(counted.leases.claimed)
     }

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use super::in_flight::let_it_be_seen;
 use super::{Done, Injection, Outcome, back, both};
 use crate::chaos::history::Only;
-use crate::chaos::system::{Error, SPARE_BROKER, System};
+use crate::chaos::system::{Error, SPARE_BROKER, System, lease};
 use crate::chaos::wait::until;
 
 /// The time beyond its lease that an instance is frozen.
@@ -63,7 +63,7 @@ pub(super) async fn end(Injection { system, rng, hold }: Injection<'_>, by: Sign
 
 pub(super) async fn freeze(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let number = rng.random_range(0..system.instances.len());
-    let hold = hold.max(system.options().lease() + EXTRA_FREEZE);
+    let hold = hold.max(lease() + EXTRA_FREEZE);
     let mut server = system.instances[number].server.lock().await;
     system.note_end(number, &mut server);
     server.freeze()?;

@@ -33,11 +33,7 @@ pub(super) struct Received {
 }
 
 /// Sends the words of all consumers, by messages and over HTTP, until dropped.
-pub(super) async fn confirm(
-    mut producer: Producer,
-    replies: String,
-    mut received: UnboundedReceiver<Received>,
-) {
+pub(super) async fn confirm(mut producer: Producer, mut received: UnboundedReceiver<Received>) {
     let mut words = Words::new();
     let mut number = 0;
     loop {
@@ -57,12 +53,12 @@ pub(super) async fn confirm(
         let now = std::mem::replace(&mut words, later);
         let (by_http, messages): (Words, Words) =
             now.into_iter().partition(|(_, (_, plan))| plan.door.is_some());
-        producer.send(requests(&by_http, &replies)).await;
+        producer.send(requests(&by_http)).await;
         if messages.is_empty() {
             continue;
         }
         if clock::timeout(READY_TIMEOUT, producer.ready()).await == Some(true) {
-            producer.send(requests(&messages, &replies)).await;
+            producer.send(requests(&messages)).await;
         } else {
             // A consumer without a broker says it once there is one.
             words.extend(messages);
@@ -73,8 +69,8 @@ pub(super) async fn confirm(
 /// The words, by time and number, each with the id of its job.
 type Words = BTreeMap<(i64, u64), (String, Plan)>;
 
-fn requests(words: &Words, replies: &str) -> Vec<Request> {
-    words.values().map(|(id, plan)| Request::control(id, plan, replies)).collect()
+fn requests(words: &Words) -> Vec<Request> {
+    words.values().map(|(id, plan)| Request::control(id, plan)).collect()
 }
 
 /// The words about a message: when, epoch ms, and which.

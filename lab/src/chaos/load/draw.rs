@@ -5,7 +5,7 @@ use dwell_connectors::Message;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::Places;
+use super::{NEVER_TARGET, REPLY_DESTINATION};
 use crate::chaos::history::{Consumer, ControlRequest, Job, Op, Word, digest};
 use crate::chaos::system::{HOOK_BROKER, SPARE_BROKER};
 
@@ -29,7 +29,9 @@ const MAX_BODY_BYTES: usize = 20_000;
 /// Draws jobs.
 pub(super) struct Draw {
     rng: StdRng,
-    places: Places,
+    targets: Vec<String>,
+    /// URLs that are targets too.
+    urls: Vec<String>,
     /// The prefix of this run's ids.
     run: String,
     next: u64,
@@ -102,12 +104,8 @@ impl Action {
 }
 
 impl Draw {
-    pub(super) fn new(seed: u64, places: Places) -> Draw {
-        Draw { rng: StdRng::seed_from_u64(seed), places, run: format!("{seed:x}"), next: 0 }
-    }
-
-    pub(super) fn places(&self) -> &Places {
-        &self.places
+    pub(super) fn new(seed: u64, targets: Vec<String>, urls: Vec<String>) -> Draw {
+        Draw { rng: StdRng::seed_from_u64(seed), targets, urls, run: format!("{seed:x}"), next: 0 }
     }
 
     /// The next job. `instances`: the number of instances; `late`: a target that does not exist
@@ -118,7 +116,7 @@ impl Draw {
         let letter = if lot < 3 { 'b' } else { 'j' };
         let id = format!("{letter}-{}-{}", self.run, self.next);
         let due_ms = now_ms + self.rng.random_range(JOB_DELAY_MS);
-        let target = any(&mut self.rng, &self.places.targets);
+        let target = any(&mut self.rng, &self.targets);
         let is_by_http = (85..95).contains(&lot) && instances > 0;
         let door = is_by_http.then(|| self.rng.random_range(0..instances));
         let mut body = self.body();
@@ -141,7 +139,7 @@ impl Draw {
             }
             8..10 => {
                 (job.target, job.absent, job.retry_ms) =
-                    (self.places.never.clone(), true, Some(vec![100, 200]))
+                    (NEVER_TARGET.to_owned(), true, Some(vec![100, 200]))
             }
             10..14 => job.retry_ms = Some(Vec::new()),
             14..34 => ask = Some(self.plan(due_ms, CONTROL_OFFSET_MS, instances)),
@@ -157,9 +155,9 @@ impl Draw {
             _ => {}
         }
         // Half of the jobs for targets that exist, where URLs are targets.
-        if !self.places.urls.is_empty() && !job.absent && job.broker.is_none() && self.rng.random()
-        {
-            job.target = any(&mut self.rng, &self.places.urls);
+        let can_be_url = !self.urls.is_empty() && !job.absent && job.broker.is_none();
+        if can_be_url && self.rng.random() {
+            job.target = any(&mut self.rng, &self.urls);
             job.broker = Some(HOOK_BROKER.to_owned());
         }
         let mut message = Message::new(body)
@@ -185,7 +183,7 @@ impl Draw {
                 .with_header(CONSUMER_HEADER, words);
         }
         if lot >= 95 {
-            message = message.with_header("delay-reply-to", &self.places.replies);
+            message = message.with_header("delay-reply-to", REPLY_DESTINATION);
         }
         Drawn { id, job, message, ask, door }
     }
@@ -238,11 +236,11 @@ fn any(rng: &mut StdRng, names: &[String]) -> String {
 
 impl Plan {
     /// The request as a message.
-    pub(super) fn message(&self, id: &str, replies: &str) -> Message {
+    pub(super) fn message(&self, id: &str) -> Message {
         let message = Message::new("")
             .with_header("delay-id", id)
             .with_header("delay-action", self.action.as_str())
-            .with_header("delay-reply-to", replies);
+            .with_header("delay-reply-to", REPLY_DESTINATION);
         match (self.due_ms, self.seen) {
             (_, Some(seen)) => message
                 .with_header("delayed-due", seen.due_ms.to_string())
@@ -257,21 +255,14 @@ impl Plan {
 mod tests {
     use super::*;
 
-    fn places() -> Places {
-        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        Places {
-            targets: owned(&["a", "b"]),
-            late: owned(&["late"]),
-            never: "never".to_owned(),
-            urls: owned(&["http://a/0"]),
-            replies: "replies".to_owned(),
-        }
+    fn owned(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
     }
 
     #[test]
     fn one_seed_draws_one_load_with_every_kind_in_it() {
         let draw = |seed| {
-            let mut draw = Draw::new(seed, places());
+            let mut draw = Draw::new(seed, owned(&["a", "b"]), owned(&["http://a/0"]));
             (0..500).map(|_| draw.next(1_000_000, 2, Some("late"))).collect::<Vec<_>>()
         };
         let (one, same, other) = (draw(7), draw(7), draw(8));

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use dwell::clock;
 use dwell_connectors::Message;
 
-use super::REPLY_DESTINATION;
 pub(crate) use super::draw::Action;
 use super::draw::{NOTE_HEADER, Plan};
 use super::producer::Producer;
@@ -61,7 +60,7 @@ impl<'a> Extra<'a> {
         door: Option<usize>,
     ) {
         let plan = Plan { at_ms: clock::wall_ms(), action, due_ms, door, seen: None };
-        self.producer.send([Request::control(id, &plan, REPLY_DESTINATION)]).await;
+        self.producer.send([Request::control(id, &plan)]).await;
     }
 
     /// Reads this target from now on, as long as the system exists.

@@ -38,7 +38,7 @@ impl Request {
     }
 
     /// A control request, or a consumer's word.
-    pub(super) fn control(id: &str, plan: &Plan, replies: &str) -> Request {
+    pub(super) fn control(id: &str, plan: &Plan) -> Request {
         let number = plan.seen.map(|seen| seen.number);
         let ask =
             ControlRequest { id: id.to_owned(), due_ms: plan.due_ms, res: String::new(), number };
@@ -47,7 +47,7 @@ impl Request {
             None => {
                 let number = number.map_or_else(String::new, |number| format!("-{number}"));
                 let dedupe_id = format!("{}-{id}{number}", plan.action.as_str());
-                Way::Message { message: plan.message(id, replies), dedupe_id }
+                Way::Message { message: plan.message(id), dedupe_id }
             }
         };
         Request { op: plan.action.op(ask), way }

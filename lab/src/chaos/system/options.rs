@@ -6,6 +6,10 @@ use std::time::Duration;
 use dwell::config::{Durability, RedisMode};
 use dwell_testkit::servers::BrokerKind;
 
+/// `delivery.publish_timeout`. A lease is five seconds longer: short, so that abandoned claims are
+/// taken over soon.
+pub(super) const PUBLISH_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// The options of a system.
 #[derive(Debug, Clone)]
 pub struct SystemOptions {
@@ -20,13 +24,8 @@ pub struct SystemOptions {
     pub durability: Durability,
     /// The program of the instances.
     pub program: PathBuf,
-    /// `delivery.publish_timeout`. A lease is five seconds longer: short, so that abandoned claims
-    /// are taken over soon.
-    pub publish_timeout: Duration,
     /// Whether URLs are targets too, over another broker of the instances.
     pub http: bool,
-    /// The number of targets.
-    pub targets: usize,
     /// Further destinations that the instances may publish to and that nothing creates.
     pub also: Vec<String>,
     /// More settings of the instances, as dotted lines (`delivery.max_in_flight = 64`).
@@ -42,9 +41,7 @@ impl Default for SystemOptions {
             instances: 1,
             durability: Durability::Memory,
             program: dwell_testkit::servers::find::dwell(),
-            publish_timeout: Duration::from_secs(3),
             http: false,
-            targets: 3,
             also: Vec::new(),
             more: String::new(),
         }
@@ -57,10 +54,9 @@ impl SystemOptions {
     pub fn has_replica(&self) -> bool {
         matches!(self.durability, Durability::Replica | Durability::FsyncReplica)
     }
+}
 
-    /// The duration of a lease.
-    #[must_use]
-    pub fn lease(&self) -> Duration {
-        self.publish_timeout + dwell::dispatch::LEASE_MARGIN
-    }
+/// The duration of a lease.
+pub(crate) fn lease() -> Duration {
+    PUBLISH_TIMEOUT + dwell::dispatch::LEASE_MARGIN
 }

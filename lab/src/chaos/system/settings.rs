@@ -3,6 +3,7 @@
 use dwell::config::{self, Overrides, Settings};
 
 use super::host::{DEAD_PATH, HOOK_BROKER, Host};
+use super::options::PUBLISH_TIMEOUT;
 use super::{Error, SystemOptions};
 use crate::words::word;
 
@@ -27,23 +28,23 @@ pub(super) fn text(
     let allow: Vec<String> = targets.map(|target| options.broker.pattern(target)).collect();
     let retry = [vec!["500ms"; 20], vec!["2s"; 40]].concat();
     let durability = word(&options.durability);
-    let hook = host.map_or_else(String::new, |host| hook(options, host));
+    let hook = host.map_or_else(String::new, hook);
     format!(
         "{}\n{redis}\nredis.namespace = \"{NAMESPACE}\"\nredis.durability = \"{durability}\"\n\
          ingest.main.broker = \"main\"\ningest.main.declare = true\n\
          delivery.publish_timeout = \"{}ms\"\ndelivery.retry = {retry:?}\ndelivery.dedupe_window = \"1h\"\n\n\
          [brokers.main]\nallow = {allow:?}\n{main}\n[brokers.{SPARE_BROKER}]\nallow = {allow:?}\n{spare}{hook}",
         options.more,
-        options.publish_timeout.as_millis(),
+        PUBLISH_TIMEOUT.as_millis(),
     )
 }
 
 /// The lines of the broker for URLs, behind all others.
-fn hook(options: &SystemOptions, host: &Host) -> String {
+fn hook(host: &Host) -> String {
     format!(
         "\n[brokers.{HOOK_BROKER}]\ntype = \"http\"\nallow = {:?}\nsubnets = [\"127.0.0.0/8\"]\ntimeout = \"{}ms\"\ndead = \"{}\"\n",
         [vec![host.url("/*")], host.slow_urls("/*")].concat(),
-        options.publish_timeout.as_millis(),
+        PUBLISH_TIMEOUT.as_millis(),
         host.url(DEAD_PATH),
     )
 }
