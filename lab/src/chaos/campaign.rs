@@ -5,7 +5,6 @@ mod drain;
 mod injection;
 mod options;
 pub mod queue;
-mod recovery;
 mod sample;
 
 pub use self::options::Options;

@@ -1,13 +1,13 @@
 //! The injection of faults, one after another, each with its entry in the history.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use dwell::clock;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use super::recovery::Recovery;
-use super::{Campaign, Error, Options, RECOVERY_TIMEOUT};
+use super::{CHECK_INTERVAL, Campaign, Error, Options, RECOVERY_TIMEOUT};
 use crate::chaos::fault::FaultKind;
 use crate::chaos::history::{Fault, Op, Phase};
 use crate::chaos::inject;
@@ -17,6 +17,10 @@ use crate::chaos::wait::{until, within};
 
 /// The longest time of a fault with its heal.
 const STRIKE_TIMEOUT: Duration = Duration::from_secs(180);
+/// The longest wait: a lease, the broker's wait for a reader that is gone, and a margin. A job that
+/// is outstanding after this is not waited for again: its dead letter may have been
+/// refused.
+const CALM_TIMEOUT: Duration = Duration::from_secs(14);
 
 impl Campaign<'_> {
     /// Injects one fault after another until the time is over and enough are injected.
@@ -41,7 +45,7 @@ impl Campaign<'_> {
             })
             .await?;
             let arrive_ms = began.elapsed().as_millis();
-            let recovered = recovery.wait(self.system, self.recorder, healed_us).await;
+            let recovered = recovery.wait(self, healed_us).await;
             (self.say)(&format!(
                 "  jobs arrive {arrive_ms} ms after, {recovered} {} ms after",
                 began.elapsed().as_millis()
@@ -84,5 +88,35 @@ impl Campaign<'_> {
         }
         record(Phase::Ok, fault.clone());
         Ok(fault)
+    }
+}
+
+/// The wait between two faults: until the backlog of the first has drained, so that each fault is
+/// measured alone. The jobs that did not arrive in time.
+#[derive(Default)]
+struct Recovery(HashSet<String>);
+
+impl Recovery {
+    /// Waits until every job due before the heal is done, and no claim is older than the heal.
+    /// Returns a text for people.
+    async fn wait(&mut self, campaign: &Campaign<'_>, healed_us: i64) -> String {
+        let Campaign { system, recorder, .. } = campaign;
+        let began = clock::now();
+        loop {
+            let mut overdue = recorder.overdue(healed_us / 1000);
+            overdue.retain(|id| !self.0.contains(id));
+            let claimed = system.claimed_before(healed_us).await;
+            if overdue.is_empty() && claimed == Some(0) {
+                return "all is calm".to_owned();
+            }
+            if began.elapsed() >= CALM_TIMEOUT {
+                let claimed =
+                    claimed.map_or("an unknown number".to_owned(), |left| left.to_string());
+                let said = format!("{} jobs still overdue and {claimed} claimed", overdue.len());
+                self.0.extend(overdue);
+                return said;
+            }
+            clock::sleep(CHECK_INTERVAL).await;
+        }
     }
 }

@@ -28,6 +28,7 @@ use crate::chaos::queue::producer::{crowd, produce};
 use crate::chaos::queue::scene::{QUEUE, Scene};
 use crate::chaos::recorder::Recorder;
 use crate::chaos::system::{System, SystemOptions};
+use crate::chaos::wait::until;
 use crate::client::Link;
 use crate::queue::limit;
 use crate::words;
@@ -212,21 +213,15 @@ async fn finished(scene: &Scene, jobs: u64) -> bool {
 
 /// Waits until the queue is empty, and reports what is left in it.
 async fn left(scene: &Scene) -> Option<String> {
-    let (mut link, deadline) = (Link::to(scene.ports[0]), clock::now() + PROGRESS_TIMEOUT);
-    loop {
-        let answer = link.get(&format!("/v1/queues/{QUEUE}")).await;
-        let shown = match &answer {
-            Ok((200, answer)) => String::from_utf8_lossy(answer).into_owned(),
+    let (mut link, mut shown) = (Link::to(scene.ports[0]), String::new());
+    let emptied = until(PROGRESS_TIMEOUT, "the queue was not empty", async || {
+        shown = match link.get(&format!("/v1/queues/{QUEUE}")).await {
+            Ok((200, answer)) => String::from_utf8_lossy(&answer).into_owned(),
             Ok((status, _)) => format!("status {status}"),
             Err(error) => error.to_string(),
         };
         let counts: serde_json::Value = serde_json::from_str(&shown).unwrap_or_default();
-        if ["scheduled", "ready", "reserved", "dead"].iter().all(|state| counts[state] == 0) {
-            return None;
-        }
-        if clock::now() > deadline {
-            return Some(format!("left in the queue: {shown}"));
-        }
-        clock::sleep(CHECK_INTERVAL).await;
-    }
+        Ok(["scheduled", "ready", "reserved", "dead"].iter().all(|state| counts[state] == 0))
+    });
+    emptied.await.err().map(|_| format!("left in the queue: {shown}"))
 }

@@ -160,28 +160,7 @@ impl Draw {
             job.target = any(&mut self.rng, &self.urls);
             job.broker = Some(HOOK_BROKER.to_owned());
         }
-        let mut message = Message::new(body)
-            .with_header("delay-id", &id)
-            .with_header("delay-target", &job.target)
-            .with_header(NOTE_HEADER, note);
-        if job.refused.is_none() {
-            message = message.with_header("delay-until", due_ms.to_string());
-        }
-        if let Some(waits) = &job.retry_ms {
-            let waits: Vec<String> = waits.iter().map(|ms| format!("{ms}ms")).collect();
-            let waits = if waits.is_empty() { "none".to_owned() } else { waits.join(",") };
-            message = message.with_header("delay-retry", waits);
-        }
-        if let Some(broker) = &job.broker {
-            message = message.with_header("delay-broker", broker);
-        }
-        if let Some(consumer) = &job.consumer {
-            let words = serde_json::to_string(consumer).unwrap_or_default();
-            message = message
-                .with_header("delay-confirm", "consumer")
-                .with_header("delay-ttr", format!("{}ms", consumer.ttr_ms))
-                .with_header(CONSUMER_HEADER, words);
-        }
+        let mut message = message(&id, &job, body, note);
         if lot >= 95 {
             message = message.with_header("delay-reply-to", REPLY_DESTINATION);
         }
@@ -227,6 +206,33 @@ impl Draw {
         self.rng.fill(&mut body[..]);
         Bytes::from(body)
     }
+}
+
+/// The request for this job as a message.
+pub(super) fn message(id: &str, job: &Job, body: impl Into<Bytes>, note: String) -> Message {
+    let mut message = Message::new(body)
+        .with_header("delay-id", id)
+        .with_header("delay-target", &job.target)
+        .with_header(NOTE_HEADER, note);
+    if job.refused.is_none() {
+        message = message.with_header("delay-until", job.due_ms.to_string());
+    }
+    if let Some(waits) = &job.retry_ms {
+        let waits: Vec<String> = waits.iter().map(|ms| format!("{ms}ms")).collect();
+        let waits = if waits.is_empty() { "none".to_owned() } else { waits.join(",") };
+        message = message.with_header("delay-retry", waits);
+    }
+    if let Some(broker) = &job.broker {
+        message = message.with_header("delay-broker", broker);
+    }
+    if let Some(consumer) = &job.consumer {
+        let words = serde_json::to_string(consumer).unwrap_or_default();
+        message = message
+            .with_header("delay-confirm", "consumer")
+            .with_header("delay-ttr", format!("{}ms", consumer.ttr_ms))
+            .with_header(CONSUMER_HEADER, words);
+    }
+    message
 }
 
 /// One of these.

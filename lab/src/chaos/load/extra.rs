@@ -6,7 +6,7 @@ use dwell::clock;
 use dwell_connectors::Message;
 
 pub(crate) use super::draw::Action;
-use super::draw::{NOTE_HEADER, Plan};
+use super::draw::{self, NOTE_HEADER, Plan};
 use super::producer::Producer;
 use super::reader::{Role, read};
 use super::request::Request;
@@ -83,15 +83,8 @@ pub(crate) fn job(target: &str, due_ms: i64) -> Job {
 
 /// The job with its digest, and the request.
 fn message(id: &str, job: Job) -> (Job, Message) {
-    let due_ms = job.due_ms.to_string();
-    let digest = digest(id.as_bytes(), [(NOTE_HEADER, &*due_ms)]);
-    let mut message = Message::new(id.to_owned())
-        .with_header("delay-id", id)
-        .with_header("delay-target", &job.target)
-        .with_header("delay-until", &due_ms)
-        .with_header(NOTE_HEADER, due_ms);
-    if job.retry_ms.as_ref().is_some_and(Vec::is_empty) {
-        message = message.with_header("delay-retry", "none");
-    }
-    (Job { digest, ..job }, message)
+    let note = job.due_ms.to_string();
+    let job = Job { digest: digest(id.as_bytes(), [(NOTE_HEADER, &*note)]), ..job };
+    let message = draw::message(id, &job, id.to_owned(), note);
+    (job, message)
 }

@@ -50,11 +50,9 @@ pub(super) async fn say(scene: &Scene, link: &mut Link, words: &[Word]) -> bool 
     let answers = match words {
         // The call for one job says the same.
         [Word { id, lease, outcome: Outcome::Finish, .. }] => {
-            let answer =
-                link.post(&format!("/v1/jobs/{id}/finish"), &json!({ "lease": lease })).await;
-            answer
-                .ok()
-                .and_then(|(_, answer)| Some(vec![serde_json::from_slice::<Answer>(&answer).ok()?]))
+            let path = format!("/v1/jobs/{id}/finish");
+            let answer = link.post(&path, &json!({ "lease": lease })).await.ok();
+            answer.and_then(|(_, answer)| Some(vec![serde_json::from_slice(&answer).ok()?]))
         }
         words => {
             let of = |outcome| -> Vec<_> {
@@ -62,9 +60,9 @@ pub(super) async fn say(scene: &Scene, link: &mut Link, words: &[Word]) -> bool 
                 those.map(|word| json!({ "id": word.id, "lease": word.lease })).collect()
             };
             let body = json!({ "finish": of(Outcome::Finish), "fail": of(Outcome::Fail), "release": of(Outcome::Release) });
-            link.post("/v1/leases", &body).await.ok().and_then(|(_, answer)| {
-                let results: Results = serde_json::from_slice(&answer).ok()?;
-                Some(results.results)
+            let answer = link.post("/v1/leases", &body).await.ok();
+            answer.and_then(|(_, answer)| {
+                Some(serde_json::from_slice::<Results>(&answer).ok()?.results)
             })
         }
     };
