@@ -70,27 +70,20 @@ impl RedisSide {
         };
         let servers = Servers::start(options.redis, options.has_replica(), settings).await?;
         let (link, service) = (proxy().await?, proxy().await?);
-        let keys = Keys::new(NAMESPACE, BUCKETS);
-        let mut slots = Vec::new();
         let mut reachable: Vec<String> = servers.all().iter().map(RedisServer::url).collect();
         let urls = match &servers {
             Servers::Single(_) => {
                 reachable = vec![format!("redis://{}", service.address())];
                 reachable.clone()
             }
-            Servers::Cluster(cluster) => {
-                for bucket in 0..BUCKETS {
-                    slots.push(cluster.slot_of(keys.claim_deadlines(bucket)).await?);
-                }
-                cluster.urls()
-            }
+            Servers::Cluster(cluster) => cluster.urls(),
             Servers::Sentinel(sentinel) => sentinel.urls(),
         };
         let side = RedisSide {
             link,
             service,
             clock,
-            census: Census::new(options.redis, reachable, keys, slots),
+            census: Census::new(options.redis, reachable, Keys::new(NAMESPACE, BUCKETS)),
             logins: Logins::default(),
             mode: options.redis,
             urls,

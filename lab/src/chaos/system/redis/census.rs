@@ -22,16 +22,21 @@ pub(crate) struct Census {
     mode: RedisMode,
     urls: Vec<String>,
     pub(crate) keys: Keys,
-    /// The slot of each bucket, in a Cluster.
-    slots: Vec<u16>,
+    /// The masters at the last complete count.
     links: Mutex<Vec<Link>>,
 }
 
-/// A connection to a master and its buckets.
+/// A connection to a server.
 struct Link {
     port: u16,
     connection: MultiplexedConnection,
+}
+
+/// The answer of a server that is the master of these buckets.
+struct Master {
+    link: Link,
     buckets: Vec<u16>,
+    leases: Leases,
 }
 
 /// The answer of all masters.
@@ -43,32 +48,22 @@ pub(crate) struct Counted {
 }
 
 impl Census {
-    pub(super) fn new(mode: RedisMode, urls: Vec<String>, keys: Keys, slots: Vec<u16>) -> Census {
-        Census { mode, urls, keys, slots, links: Mutex::default() }
+    pub(super) fn new(mode: RedisMode, urls: Vec<String>, keys: Keys) -> Census {
+        Census { mode, urls, keys, links: Mutex::default() }
     }
 
     /// The held jobs, and the leases that end before this time, epoch ms.
     pub(crate) async fn count(&self, before_ms: i64) -> Counted {
         let known = std::mem::take(&mut *self.links.lock());
         let links = if known.is_empty() { self.links().await } else { known };
-        let answers = join_all(links.into_iter().map(async |mut link| {
-            let counted = clock::timeout(QUERY_TIMEOUT, self.ask(&mut link, before_ms))
-                .await
-                .and_then(Result::ok);
-            (counted, link)
-        }));
-        let (mut leases, mut covered, mut answered) = (Leases::default(), 0, Vec::new());
-        for (counted, link) in answers.await {
-            if let Some(counted) = counted {
-                leases += counted;
-                covered += link.buckets.len();
-                answered.push(link);
-            }
-        }
+        let masters = self.masters(links, before_ms).await;
+        let covered: usize = masters.iter().map(|master| master.buckets.len()).sum();
         let is_complete = covered == usize::from(self.keys.buckets());
+        let mut leases = Leases::default();
+        masters.iter().for_each(|master| leases += master.leases);
         // After a fault of a master, the masters are looked up anew.
         if is_complete {
-            *self.links.lock() = answered;
+            *self.links.lock() = masters.into_iter().map(|master| master.link).collect();
         }
         Counted { leases, is_complete }
     }
@@ -76,9 +71,9 @@ impl Census {
     /// The port of the master of each bucket; `None` while a bucket has no master, or two.
     pub(crate) async fn owners(&self) -> Option<Vec<u16>> {
         let mut owners = BTreeMap::new();
-        for Link { port, buckets, .. } in self.links().await {
+        for Master { link, buckets, .. } in self.masters(self.links().await, 0).await {
             for bucket in buckets {
-                if owners.insert(bucket, port).is_some() {
+                if owners.insert(bucket, link.port).is_some() {
                     return None;
                 }
             }
@@ -91,9 +86,9 @@ impl Census {
         if self.mode != RedisMode::Cluster {
             return Some("chaos-probe".to_owned());
         }
-        let links = self.links().await;
-        let bucket = links.iter().find(|link| link.port == port)?.buckets.first().copied()?;
-        Some(self.key_in(bucket))
+        let masters = self.masters(self.links().await, 0).await;
+        let master = masters.iter().find(|master| master.link.port == port)?;
+        Some(self.key_in(*master.buckets.first()?))
     }
 
     /// A key of this bucket that Dwell does not use.
@@ -101,67 +96,66 @@ impl Census {
         self.keys.fixed(bucket)[0].replace(":claim_deadlines", ":chaos-probe")
     }
 
+    /// Connections to the servers that can be reached.
     async fn links(&self) -> Vec<Link> {
-        let links = self.urls.iter().map(|url| clock::timeout(QUERY_TIMEOUT, self.link(url)));
-        join_all(links).await.into_iter().flatten().flatten().collect()
+        let links = self.urls.iter().map(async |url| {
+            let port = url.rsplit(':').next()?.parse().ok()?;
+            let connecting = clock::timeout(QUERY_TIMEOUT, connect(url, QUERY_TIMEOUT));
+            Some(Link { port, connection: connecting.await?.ok()? })
+        });
+        join_all(links).await.into_iter().flatten().collect()
     }
 
-    /// A link to the server at this URL, if it is a master of buckets.
-    async fn link(&self, url: &str) -> Option<Link> {
-        let port = url.rsplit(':').next()?.parse().ok()?;
-        let mut connection = connect(url, QUERY_TIMEOUT).await.ok()?;
-        let all = 0..self.keys.buckets();
-        let buckets: Vec<u16> = match self.mode {
-            RedisMode::Single => all.collect(),
-            RedisMode::Sentinel => {
-                let role: Vec<Value> =
-                    redis::cmd("ROLE").query_async(&mut connection).await.ok()?;
-                let role: String = from_redis_value(role.into_iter().next()?).ok()?;
-                (role == "master").then(|| all.collect())?
-            }
-            RedisMode::Cluster => {
-                let nodes: String =
-                    redis::cmd("CLUSTER").arg("NODES").query_async(&mut connection).await.ok()?;
-                let ranges = own_slots(&nodes)?;
-                let owns = |bucket: &u16| {
-                    ranges.iter().any(|(first, last)| {
-                        (*first..=*last).contains(&self.slots[usize::from(*bucket)])
-                    })
-                };
-                all.filter(owns).collect()
-            }
-        };
-        (!buckets.is_empty()).then_some(Link { port, connection, buckets })
+    /// Those of the servers that are masters of buckets.
+    async fn masters(&self, links: Vec<Link>, before_ms: i64) -> Vec<Master> {
+        let asked = links.into_iter().map(async |link| {
+            clock::timeout(QUERY_TIMEOUT, self.ask(link, before_ms)).await.flatten()
+        });
+        join_all(asked).await.into_iter().flatten().collect()
     }
 
-    async fn ask(&self, link: &mut Link, before_ms: i64) -> Result<Leases, redis::RedisError> {
+    /// Asks a server for all buckets. In a Cluster it refuses those of other masters.
+    async fn ask(&self, mut link: Link, before_ms: i64) -> Option<Master> {
         let mut pipeline = redis::pipe();
-        for bucket in &link.buckets {
+        pipeline.cmd("ROLE");
+        for bucket in 0..self.keys.buckets() {
             pipeline
                 .cmd("ZRANGEBYSCORE")
-                .arg(self.keys.claim_deadlines(*bucket))
+                .arg(self.keys.claim_deadlines(bucket))
                 .arg("-inf")
                 .arg(format!("({before_ms}"));
-            pipeline.cmd("HGETALL").arg(self.keys.settled(*bucket));
-            pipeline.cmd("ZCARD").arg(self.keys.held(*bucket));
+            pipeline.cmd("HGETALL").arg(self.keys.settled(bucket));
+            pipeline.cmd("ZCARD").arg(self.keys.held(bucket));
         }
-        let mut answers =
-            pipeline.query_async::<Vec<Value>>(&mut link.connection).await?.into_iter();
-        let mut sum = Leases::default();
-        while let (Some(ended), Some(left), Some(held)) =
-            (answers.next(), answers.next(), answers.next())
-        {
-            let ended: Vec<Vec<u8>> = from_redis_value(ended)?;
-            let left: HashMap<Vec<u8>, Vec<u8>> = from_redis_value(left)?;
-            sum.held += from_redis_value::<u64>(held)?;
+        let count = pipeline.len();
+        let answers = link.connection.send_packed_commands(&pipeline, 0, count).await.ok()?;
+        let mut answers = answers.into_iter();
+        let role: Vec<Value> = from_redis_value(answers.next()?).ok()?;
+        let role: String = from_redis_value(role.into_iter().next()?).ok()?;
+        // A single Redis that a fault makes a replica stays the master of all.
+        if self.mode == RedisMode::Sentinel && role != "master" {
+            return None;
+        }
+        let (mut leases, mut buckets) = (Leases::default(), Vec::new());
+        for bucket in 0..self.keys.buckets() {
+            let (ended, left, held) = (answers.next()?, answers.next()?, answers.next()?);
+            let (Ok(ended), Ok(left), Ok(held)) = (
+                from_redis_value::<Vec<Vec<u8>>>(ended),
+                from_redis_value::<HashMap<Vec<u8>, Vec<u8>>>(left),
+                from_redis_value::<u64>(held),
+            ) else {
+                continue;
+            };
+            buckets.push(bucket);
+            leases.held += held;
             for bits in ended.iter().filter_map(|nonce| left.get(nonce)) {
                 let (inside, is_half) = inside(bits);
-                sum.claimed += inside;
-                sum.leases += 1;
-                sum.half_settled += u64::from(is_half);
+                leases.claimed += inside;
+                leases.leases += 1;
+                leases.half_settled += u64::from(is_half);
             }
         }
-        Ok(sum)
+        (!buckets.is_empty()).then_some(Master { link, buckets, leases })
     }
 }
 
@@ -180,20 +174,6 @@ fn inside(left: &[u8]) -> (u64, bool) {
     (inside, is_half)
 }
 
-/// The ranges of slots that a node says it has itself; `None` for a replica.
-fn own_slots(nodes: &str) -> Option<Vec<(u16, u16)>> {
-    let own = nodes.lines().find(|line| line.contains("myself"))?;
-    let words: Vec<&str> = own.split(' ').collect();
-    if !words.get(2)?.split(',').any(|flag| flag == "master") {
-        return None;
-    }
-    let range = |word: &&str| {
-        let (first, last) = word.split_once('-').unwrap_or((word, word));
-        Some((first.parse().ok()?, last.parse().ok()?))
-    };
-    Some(words.iter().skip(8).filter_map(range).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,12 +186,5 @@ mod tests {
         assert_eq!(lease(&[0b1111_1111]), (0, false));
         assert_eq!(lease(&[0b1111_1111, 0b1111_1110]), (1, true));
         assert_eq!(inside(&[]), (0, false));
-    }
-
-    #[test]
-    fn a_master_says_which_slots_it_has() {
-        let nodes = "a 127.0.0.1:1@2 master - 0 0 1 connected 0-99\nb 127.0.0.1:3@4 myself,master - 0 0 2 connected 100-199 300 [7->-a]\n";
-        assert_eq!(own_slots(nodes), Some(vec![(100, 199), (300, 300)]));
-        assert_eq!(own_slots("b 127.0.0.1:3@4 myself,slave a 0 0 2 connected"), None);
     }
 }
