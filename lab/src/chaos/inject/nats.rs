@@ -36,7 +36,8 @@ async fn changed(system: &System, target: &str, hold: Duration, changes: &[Value
     // No other fault may affect the server meanwhile.
     let _server = system.broker.server.lock().await;
     let (port, stream) = (system.broker.port, jetstream::stream_of(target));
-    let before = jetstream::config(port, &stream).await?;
+    let info = jetstream::ask(port, &format!("STREAM.INFO.{stream}"), json!({})).await?;
+    let before = info["config"].clone();
     let update = async |config: Value| {
         jetstream::ask(port, &format!("STREAM.UPDATE.{stream}"), config).await.map(drop)
     };

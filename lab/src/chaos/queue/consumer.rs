@@ -103,13 +103,12 @@ impl Consumer<'_> {
             Some(popping.await)
         };
         let answered = self.answered(answer, max);
+        self.activity = Activity::Holding;
         let Some(body) = answered else {
-            self.activity = Activity::Holding;
             self.link = self.scene.link(&mut self.random);
             clock::sleep(RETRY_PAUSE).await;
             return None;
         };
-        self.activity = Activity::Holding;
         self.taken(&body)
     }
 
@@ -193,14 +192,11 @@ impl Consumer<'_> {
             Activity::Speaking(words) => {
                 tally.lock().killed_speaking += 1;
                 unsure(self.scene, &words);
-                let finishes: Vec<Word> =
-                    words.into_iter().filter(|word| word.outcome == Outcome::Finish).collect();
+                let mut finishes = words;
+                finishes.retain(|word| word.outcome == Outcome::Finish);
                 if !finishes.is_empty() {
-                    self.scene.inquests.lock().spawn(inquest(
-                        self.scene.clone(),
-                        finishes,
-                        self.random,
-                    ));
+                    let inquest = inquest(self.scene.clone(), finishes, self.random);
+                    self.scene.inquests.lock().spawn(inquest);
                 }
             }
         }

@@ -116,8 +116,11 @@ impl BrokerSide {
     /// short `ack_wait`.
     pub(super) async fn declare(&self, maker: &Maker, targets: &[String]) -> Result<(), Error> {
         if self.kind == BrokerKind::Nats {
-            let queue = json!({ "retention": "workqueue", "discard": "new" });
-            jetstream::make_stream(self.port, "DWELL_delay_in", "delay.in", queue).await?;
+            let config = json!({
+                "name": "DWELL_delay_in", "subjects": ["delay.in"], "storage": "file",
+                "retention": "workqueue", "discard": "new",
+            });
+            jetstream::ask(self.port, "STREAM.CREATE.DWELL_delay_in", config).await?;
             self.make_consumer().await?;
             for letters in LETTER_DESTINATIONS {
                 maker.make(letters).await?;
@@ -131,8 +134,14 @@ impl BrokerSide {
 
     /// Creates or updates the consumer of the instances' ingest, on NATS.
     pub(crate) async fn make_consumer(&self) -> Result<(), Error> {
-        jetstream::make_consumer(self.port, "DWELL_delay_in", "dwell", "delay.in", ACK_WAIT_NS)
-            .await
+        let config = json!({
+            "durable_name": "dwell", "filter_subject": "delay.in", "deliver_policy": "all",
+            "ack_policy": "explicit", "ack_wait": ACK_WAIT_NS, "max_deliver": -1,
+            "max_ack_pending": 65_536,
+        });
+        let request = json!({ "stream_name": "DWELL_delay_in", "config": config });
+        let call = "CONSUMER.DURABLE.CREATE.DWELL_delay_in.dwell";
+        jetstream::ask(self.port, call, request).await.map(drop)
     }
 
     /// Adds a partition to `delay.in`, up to a number. Returns how many it has.

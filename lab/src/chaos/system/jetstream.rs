@@ -24,44 +24,14 @@ pub(crate) fn stream_of(target: &str) -> String {
     format!("TARGET_{}", target.replace('.', "_"))
 }
 
-/// Creates a stream for one subject. `more`: further fields of its configuration.
-pub(crate) async fn make_stream(
-    port: u16,
-    name: &str,
-    subject: &str,
-    more: Value,
-) -> Result<(), Error> {
-    let mut config = json!({ "name": name, "subjects": [subject], "storage": "file" });
-    if let (Value::Object(config), Value::Object(more)) = (&mut config, more) {
-        config.extend(more);
-    }
-    ask(port, &format!("STREAM.CREATE.{name}"), config).await.map(drop)
-}
-
 /// Creates the stream of a target, which deduplicates for a tenth of a second only.
 pub(crate) async fn make_target(port: u16, target: &str) -> Result<(), Error> {
-    make_stream(port, &stream_of(target), target, json!({ "duplicate_window": 100_000_000 })).await
-}
-
-/// Creates or updates a durable pull consumer with explicit acks and this `ack_wait`, nanoseconds.
-pub(crate) async fn make_consumer(
-    port: u16,
-    stream: &str,
-    name: &str,
-    filter: &str,
-    ack_wait: u64,
-) -> Result<(), Error> {
+    let name = stream_of(target);
+    let call = format!("STREAM.CREATE.{name}");
     let config = json!({
-        "durable_name": name, "filter_subject": filter, "deliver_policy": "all", "ack_policy": "explicit",
-        "ack_wait": ack_wait, "max_deliver": -1, "max_ack_pending": 65_536,
+        "name": name, "subjects": [target], "storage": "file", "duplicate_window": 100_000_000,
     });
-    let request = json!({ "stream_name": stream, "config": config });
-    ask(port, &format!("CONSUMER.DURABLE.CREATE.{stream}.{name}"), request).await.map(drop)
-}
-
-/// The configuration of a stream.
-pub(crate) async fn config(port: u16, stream: &str) -> Result<Value, Error> {
-    Ok(ask(port, &format!("STREAM.INFO.{stream}"), json!({})).await?["config"].take())
+    ask(port, &call, config).await.map(drop)
 }
 
 /// Calls the API; repeats the call while the server is down or its streams are not available.
