@@ -22,7 +22,7 @@ use dwell::dispatch::lease_of;
 use crate::chaos::checker::check;
 use crate::chaos::checker::verdict::Verdict;
 use crate::chaos::history::{End, FORMAT, History, Op, Phase, RunHeader};
-use crate::chaos::load::{Load, REPLY_DESTINATION, destinations};
+use crate::chaos::load::Load;
 use crate::chaos::recorder::Recorder;
 use crate::chaos::report::Report;
 use crate::chaos::system::{System, SystemOptions};
@@ -72,19 +72,14 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
     needs_replica(&options.system)?;
     std::fs::create_dir_all(&options.out).map_err(Error::file(&options.out))?;
     let file = options.out.join(format!("history-{}.jsonl", options.name()));
-    let system_options = SystemOptions {
-        also: destinations(),
-        more: EXTRA_SETTINGS.to_owned(),
-        ..options.system.clone()
-    };
-    let system = System::start(system_options).await?;
+    let more = EXTRA_SETTINGS.to_owned();
+    let system = System::start(SystemOptions { more, ..options.system.clone() }).await?;
     (options.say)(&system.describe());
     let lease = lease_of(&system.settings().delivery);
     let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
     let head = head(&options.system, options.seed, lease_ms, &options.repeat);
     let recorder = Arc::new(Recorder::create(&file, &head).map_err(Error::file(&file))?);
     system.record_in(&recorder);
-    system.maker.make(REPLY_DESTINATION).await?;
     let mut load = Load::start(&system, (options.seed, options.rate), &recorder);
     let campaign = Campaign { system: &system, recorder: &recorder, say: options.say, pops: false };
     let mut end = tokio::select! {

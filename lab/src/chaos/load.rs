@@ -30,31 +30,19 @@ use self::reader::{Role, read, take};
 use self::request::Request;
 use crate::chaos::history::{Op, Schedule};
 use crate::chaos::recorder::Recorder;
-use crate::chaos::system::{Maker, System};
+use crate::chaos::system::{LATE_TARGETS, Maker, REPLY_DESTINATION, System};
 
-/// The targets that are created late, and one that never exists.
-const LATE_TARGETS: [&str; 3] = ["chaos-late-0", "chaos-late-1", "chaos-late-2"];
-const NEVER_TARGET: &str = "chaos-never";
 /// The source of requests, and the destinations of dead letters and rejected requests: the defaults
 /// of the instances.
 const REQUEST_DESTINATION: &str = "delay.in";
 const DEAD_DESTINATION: &str = "delay.dead";
 const REJECTED_DESTINATION: &str = "delay.rejected";
-/// The destination of verdicts.
-pub(crate) const REPLY_DESTINATION: &str = "chaos-replies";
 /// The interval at which the producer sends the next requests.
 const SEND_INTERVAL: Duration = Duration::from_millis(10);
 /// The time that a late target does not exist after the first job for it, ms.
 const TARGET_ABSENCE_MS: i64 = 6000;
 /// The interval between two late targets.
 const LATE_TARGET_INTERVAL_MS: i64 = 20_000;
-
-/// Destinations of the instances besides the targets of the system.
-#[must_use]
-pub fn destinations() -> Vec<String> {
-    let names = [&LATE_TARGETS[..], &[NEVER_TARGET, REPLY_DESTINATION]].concat();
-    names.into_iter().map(str::to_owned).collect()
-}
 
 /// A load that runs until it is told to stop.
 pub struct Load {

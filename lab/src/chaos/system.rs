@@ -33,7 +33,9 @@ pub use self::maker::Maker;
 pub use self::options::SystemOptions;
 pub(crate) use self::options::lease;
 pub(crate) use self::redis::{PASSWORD, RedisSide, Servers, open};
-pub(crate) use self::settings::{SILENT_TARGETS, SPARE_BROKER};
+pub(crate) use self::settings::{
+    LATE_TARGETS, NEVER_TARGET, REPLY_DESTINATION, SILENT_TARGETS, SPARE_BROKER,
+};
 pub use crate::chaos::error::Error;
 use crate::chaos::proxy::Proxy;
 use crate::chaos::recorder::Recorder;

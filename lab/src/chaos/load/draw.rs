@@ -5,9 +5,8 @@ use dwell_connectors::Message;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{NEVER_TARGET, REPLY_DESTINATION};
 use crate::chaos::history::{Consumer, ControlRequest, Job, Op, Word, digest};
-use crate::chaos::system::{HOOK_BROKER, SPARE_BROKER};
+use crate::chaos::system::{HOOK_BROKER, NEVER_TARGET, REPLY_DESTINATION, SPARE_BROKER};
 
 /// The delay of a job, ms.
 const JOB_DELAY_MS: std::ops::Range<i64> = 200..5000;

@@ -10,7 +10,7 @@ use dwell_testkit::servers::{
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{Error, Maker, jetstream, kafka, proxy};
+use super::{Error, Maker, REPLY_DESTINATION, jetstream, kafka, proxy};
 use crate::chaos::proxy::Proxy;
 
 /// The user of the instances, whose password is the same word. All other clients use a user whose
@@ -126,7 +126,7 @@ impl BrokerSide {
                 maker.make(letters).await?;
             }
         }
-        for target in targets {
+        for target in targets.iter().map(String::as_str).chain([REPLY_DESTINATION]) {
             maker.make(target).await?;
         }
         Ok(())

@@ -26,8 +26,6 @@ pub struct SystemOptions {
     pub program: PathBuf,
     /// Whether URLs are targets too, over another broker of the instances.
     pub http: bool,
-    /// Further destinations that the instances may publish to and that nothing creates.
-    pub also: Vec<String>,
     /// More settings of the instances, as dotted lines (`delivery.max_in_flight = 64`).
     pub more: String,
 }
@@ -42,7 +40,6 @@ impl Default for SystemOptions {
             durability: Durability::Memory,
             program: dwell_testkit::servers::find::dwell(),
             http: false,
-            also: Vec::new(),
             more: String::new(),
         }
     }

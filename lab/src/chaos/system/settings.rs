@@ -15,6 +15,11 @@ pub(crate) const SPARE_BROKER: &str = "spare";
 /// The silent targets, as a pattern of any broker: each fault has its own target.
 pub(crate) const SILENT_TARGETS: &str = "chaos-silent.*";
 
+/// Targets that the load creates late, one that never exists, and the destination of verdicts.
+pub(crate) const LATE_TARGETS: [&str; 3] = ["chaos-late-0", "chaos-late-1", "chaos-late-2"];
+pub(crate) const NEVER_TARGET: &str = "chaos-never";
+pub(crate) const REPLY_DESTINATION: &str = "chaos-replies";
+
 /// The settings file. The retry array has short waits, and more of them than any fault uses up.
 /// Redis remembers completed jobs for longer than the faults of a campaign last.
 pub(super) fn text(
@@ -24,7 +29,8 @@ pub(super) fn text(
     targets: &[String],
     host: Option<&Host>,
 ) -> String {
-    let targets = targets.iter().chain(&options.also).map(String::as_str).chain([SILENT_TARGETS]);
+    let others = [NEVER_TARGET, REPLY_DESTINATION, SILENT_TARGETS];
+    let targets = targets.iter().map(String::as_str).chain(LATE_TARGETS).chain(others);
     let allow: Vec<String> = targets.map(|target| options.broker.pattern(target)).collect();
     let retry = [vec!["500ms"; 20], vec!["2s"; 40]].concat();
     let durability = word(&options.durability);
