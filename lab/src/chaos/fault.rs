@@ -118,12 +118,7 @@ impl FaultKind {
     /// Whether another server of a Cluster or of sentinels becomes the master.
     #[must_use]
     pub fn replaces_master(self) -> bool {
-        matches!(
-            self,
-            FaultKind::RedisMasterKilled
-                | FaultKind::RedisMasterFrozen
-                | FaultKind::RedisFailoverOrdered
-        )
+        TABLE.faults[&self].replaces_master
     }
 
     /// Whether one takes ten seconds and more, with its recovery: a lease has to end, or a broker's

@@ -52,6 +52,8 @@ pub(super) struct Entry {
     pub(super) copies: bool,
     /// It takes ten seconds and more, with its recovery.
     pub(super) is_slow: bool,
+    /// Another server of a Cluster or of sentinels becomes the master.
+    pub(super) replaces_master: bool,
     pub(super) effects: Effects,
     pub(super) queues: InQueues,
 }
