@@ -16,7 +16,8 @@ pub(crate) async fn within<T>(
     missed: impl Display,
     waited: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    clock::timeout(limit, waited)
+    // Boxed: a timeout has room for its future several times.
+    clock::timeout(limit, Box::pin(waited))
         .await
         .unwrap_or_else(|| Err(Error::Unexpected(format!("{missed} within {limit:?}"))))
 }

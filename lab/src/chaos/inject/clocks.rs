@@ -35,7 +35,7 @@ pub(super) async fn of_redis(Injection { system, rng, hold }: Injection<'_>) -> 
     let seconds = if rng.random() { seconds } else { -seconds };
     jump(&system.redis.clock, seconds, hold, async || {
         let servers = system.redis.servers.lock().await;
-        let mut connection = open(servers.server(0)).await?;
+        let mut connection = open(&servers.all()[0]).await?;
         let (seconds, micros): (i64, i64) = redis::cmd("TIME").query_async(&mut connection).await?;
         Ok(seconds * 1_000_000 + micros - clock::wall_us())
     })

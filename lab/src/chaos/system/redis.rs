@@ -68,7 +68,8 @@ impl RedisSide {
             user: Logins::user(),
             ..RedisOptions::default()
         };
-        let servers = Servers::start(options.redis, options.has_replica(), settings).await?;
+        let starting = Servers::start(options.redis, options.has_replica(), settings);
+        let servers = Box::pin(starting).await?;
         let (link, service) = (proxy().await?, proxy().await?);
         let mut reachable: Vec<String> = servers.all().iter().map(RedisServer::url).collect();
         let urls = match &servers {
