@@ -64,8 +64,8 @@ pub(super) async fn consumer_deleted(Injection { system, hold, .. }: Injection<'
     clock::sleep(hold).await;
     let missed = "the consumer dwell of DWELL_delay_in was not created again";
     until(RECREATE_TIMEOUT, missed, async || {
-        let info = jetstream::ask(port, "CONSUMER.INFO.DWELL_delay_in.dwell", json!({}));
-        Ok(Box::pin(info).await.is_ok())
+        let info = jetstream::ask(port, "CONSUMER.INFO.DWELL_delay_in.dwell", json!({})).await;
+        Ok(info.is_ok())
     })
     .await?;
     system.broker.make_consumer().await?;

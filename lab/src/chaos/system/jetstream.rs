@@ -37,7 +37,7 @@ pub(crate) async fn make_target(port: u16, target: &str) -> Result<(), Error> {
 /// Calls the API; repeats the call while the server is down or its streams are not available.
 pub(crate) async fn ask(port: u16, call: &str, request: Value) -> Result<Value, Error> {
     let text = request.to_string();
-    let asked = async {
+    let asked = Box::pin(async {
         loop {
             match jetstream::answer(jetstream::call(port, LOGIN, call, &text)).await {
                 Ok(answer) if answer["error"].is_null() => return Ok(answer),
@@ -47,7 +47,7 @@ pub(crate) async fn ask(port: u16, call: &str, request: Value) -> Result<Value, 
                 _ => clock::sleep(Duration::from_millis(50)).await,
             }
         }
-    };
+    });
     within(TIMEOUT, format!("nats: no answer to {call}"), asked).await
 }
 
