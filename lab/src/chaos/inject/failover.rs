@@ -22,7 +22,7 @@ pub(super) async fn master_killed(Injection { system, rng, hold }: Injection<'_>
     let healed_us = clock::wall_us();
     // Sentinels have it follow the new master only after seconds. A supervisor may know that
     // before.
-    let knows = rng.random();
+    let knows: bool = rng.random();
     let master = promoted.as_ref().ok().filter(|_| knows);
     let follows = master.map(|master| servers.all()[*master].port());
     servers.follow(index, follows);
