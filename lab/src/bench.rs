@@ -100,7 +100,6 @@ pub struct Options {
 
 impl Options {
     /// The options in the form of a report.
-    #[must_use]
     pub fn setup(&self) -> Setup {
         let redis = match (&self.redis, self.aof) {
             (Some(_), _) => "given",
@@ -120,12 +119,10 @@ impl Options {
     }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "jobs and µs of one run")]
 fn per_second(jobs: u64, us: i64) -> f64 {
     if us <= 0 { 0.0 } else { jobs as f64 * 1e6 / us as f64 }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "µs of one run")]
 fn ms(us: i64) -> f64 {
     us as f64 / 1e3
 }

@@ -13,7 +13,6 @@ pub struct Markers {
 impl Markers {
     /// Replaces the generated part of a page and leaves the rest as it is. Appends the part to a
     /// page without markers.
-    #[must_use]
     pub fn splice(self, page: &str, generated: &str) -> String {
         let Markers { begin, end } = self;
         let (before, after) = match (page.find(begin), page.find(end)) {

@@ -53,7 +53,6 @@ pub enum Failure {
 
 impl Failure {
     /// The hint for the user; empty where nothing helps.
-    #[must_use]
     pub fn hint(&self) -> &str {
         match self {
             Failure::Connector(error) => &error.hint,
@@ -151,19 +150,16 @@ impl Environment {
     }
 
     /// The settings of `dwell run`.
-    #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
     /// The settings as the text of a file.
-    #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
     /// The broker, for producers and consumers.
-    #[must_use]
     pub fn broker(&self) -> &BrokerConfig {
         &self.settings.brokers["main"].connector
     }
@@ -196,25 +192,21 @@ impl Environment {
     }
 
     /// The private Redis; `None` if the environment uses another one.
-    #[must_use]
     pub fn redis(&self) -> Option<&RedisServer> {
         self.redis.as_ref()
     }
 
     /// The process id of the private Redis.
-    #[must_use]
     pub fn redis_pid(&self) -> Option<u32> {
         self.redis.as_ref().and_then(RedisServer::pid)
     }
 
     /// The process id of the broker.
-    #[must_use]
     pub fn broker_pid(&self) -> Option<u32> {
         self.broker.pid()
     }
 
     /// The names and ports of the servers, for people.
-    #[must_use]
     pub fn describe(&self) -> String {
         let redis = self.redis.as_ref().map_or_else(
             || "a redis of yours".to_owned(),

@@ -20,7 +20,6 @@ pub struct Usage {
 
 impl Usage {
     /// The sum over these processes; `None` if one of them cannot be read.
-    #[must_use]
     pub fn of(pids: impl IntoIterator<Item = u32>) -> Option<Usage> {
         pids.into_iter().try_fold(Usage::default(), |sum, pid| {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -36,14 +35,11 @@ impl Usage {
     }
 
     /// CPU seconds, user and kernel.
-    #[must_use]
     pub fn cpu_s(&self) -> f64 {
         self.user_s + self.system_s
     }
 
     /// CPU time for one of so many jobs, µs.
-    #[must_use]
-    #[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
     pub fn cpu_us_each(&self, jobs: u64) -> f64 {
         self.cpu_s() * 1e6 / jobs.max(1) as f64
     }
@@ -62,10 +58,6 @@ impl Sub for Usage {
     }
 }
 
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "ticks of a process that ran less than a million years"
-)]
 fn parse(stat: &str, status: &str, ticks_per_second: u64) -> Option<Usage> {
     // The name stands in parentheses and may contain any character, so parsing starts after the
     // last parenthesis.

@@ -115,7 +115,6 @@ pub(super) async fn schedule(fixture: &Fixture, jobs: u64) -> Result<Pace, Failu
 }
 
 /// The CPU time of Redis's main thread for one pipelined SET of the same body, µs.
-#[allow(clippy::cast_precision_loss, reason = "keys of one run")]
 pub(super) async fn set(fixture: &Fixture, keys: u64) -> Result<f64, Failure> {
     let body = body(0, 0, fixture.options.body);
     let before = fixture.store.reader.vitals().await?;
@@ -159,7 +158,6 @@ pub(super) async fn source(fixture: &mut Fixture, jobs: u64) -> Result<f64, Fail
     Ok(per_second(read - first, took_us))
 }
 
-#[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
 async fn pace(
     store: &Store,
     before: &RedisStats,

@@ -29,7 +29,6 @@ pub(super) struct Cost {
 
 impl Meter {
     /// The cost since `before`.
-    #[allow(clippy::cast_precision_loss, reason = "µs of one run")]
     pub(super) fn since(&self, before: &Meter) -> Cost {
         let us = |now: Option<Usage>, before: Option<Usage>| Some((now? - before?).cpu_s() * 1e6);
         Cost {
@@ -44,7 +43,6 @@ impl Meter {
 
 impl Cost {
     /// Notes the cost of one job for Redis, Dwell and the broker.
-    #[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
     pub(super) fn note_per_job(&self, run: &mut Run, jobs: u64) {
         let each = |us: f64| us / jobs.max(1) as f64;
         run.note(&metric::REDIS_LIFE, each(self.redis_us));

@@ -104,7 +104,6 @@ pub(super) async fn once(
     warm_rate: f64,
 ) -> Result<Drained, Failure> {
     // A cold process is slower than a warm one, so this time is ample.
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "some seconds")]
     let mut lead_ms = 2000 + (jobs as f64 / warm_rate * 1000.0) as i64;
     let others = fixture.store.reader.waiting().await?;
     let mut judged = RoundResult::default();

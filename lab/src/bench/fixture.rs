@@ -206,7 +206,6 @@ impl Fixture {
     }
 
     /// Notes the memory of one instance.
-    #[allow(clippy::cast_precision_loss, reason = "bytes of a process, shared out")]
     pub(super) fn note_memory(&self, run: &mut Run) {
         if let Some(usage) = Usage::of(self.pids()) {
             let each = |bytes: u64| bytes as f64 / self.pids().count().max(1) as f64;

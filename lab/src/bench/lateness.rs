@@ -72,14 +72,7 @@ pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machi
     } else {
         let drained = drain::once(&mut fixture, DRAIN_JOBS, warm_rate).await?;
         run.result += drained.result;
-        #[allow(
-            clippy::cast_precision_loss,
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "jobs a second"
-        )]
         let half = ((drained.per_s / 2.0) as u64).max(1);
-        #[allow(clippy::cast_precision_loss, reason = "jobs a second")]
         let capacity = half as f64 / metric::ceiling(drained.accept_per_s, drained.per_s).max(1.0);
         let is_stored = rate == Rate::HalfStored;
         (half, (!is_stored).then_some(capacity), is_stored.then_some(drained.accept_per_s.max(1.0)))
@@ -101,9 +94,7 @@ pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machi
     run.result += result;
     run.note_lateness(&lateness);
     // The time before the first due job does not count.
-    #[allow(clippy::cast_precision_loss, reason = "some seconds")]
     let (dwell, redis) = cost.cores_over(secs as f64 * 1e6);
-    #[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
     let facts = [(&metric::EARLY, result.early as f64), (&metric::RATE, per_s as f64)];
     facts.into_iter().for_each(|(kind, value)| run.note(kind, value));
     run.note_known(&metric::BEHIND_P99, behind_ms);
@@ -154,7 +145,6 @@ async fn stored(
     accept_per_s: f64,
 ) -> Result<(), Failure> {
     let jobs = rate * secs;
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "some seconds")]
     let lead_ms = 5000 + (jobs as f64 / accept_per_s * 2000.0) as i64;
     let others = fixture.store.reader.waiting().await?;
     let start_ms = clock::wall_ms() + lead_ms;

@@ -57,7 +57,6 @@ impl Machine {
 impl std::fmt::Display for Machine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Machine { cores, processor, memory, system, dwell, redis, broker } = self;
-        #[allow(clippy::cast_precision_loss, reason = "for people")]
         let gib = *memory as f64 / f64::from(1 << 30);
         write!(f, "{cores} cores")?;
         if !processor.is_empty() {

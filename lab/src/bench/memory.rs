@@ -34,10 +34,8 @@ pub async fn run(options: &Options, load: Load) -> Result<(Run, Machine), Failur
     let rate = fill::far(&fixture.environment, options).await?;
     let after = fixture.saved().await?;
     run.note(&metric::FILL, rate);
-    #[allow(clippy::cast_precision_loss, reason = "bytes of one Redis")]
     let each =
         after.data_bytes.saturating_sub(before.data_bytes) as f64 / options.pending.max(1) as f64;
-    #[allow(clippy::cast_precision_loss, reason = "bytes of a body")]
     run.note(&metric::OVERHEAD, each - (ID_BYTES + options.body) as f64);
     if load.jobs > 0 {
         fixture.new_round();
@@ -54,7 +52,6 @@ pub async fn run(options: &Options, load: Load) -> Result<(Run, Machine), Failur
 }
 
 /// Notes the highest value of all instances.
-#[allow(clippy::cast_precision_loss, reason = "bytes of a process")]
 fn note_peak(
     fixture: &Fixture,
     run: &mut Run,

@@ -141,26 +141,22 @@ impl Run {
     }
 
     /// The last value of a metric.
-    #[must_use]
     pub fn value(&self, kind: &Metric) -> Option<f64> {
         self.figures.iter().rev().find(|(noted, _)| *noted == kind).map(|(_, value)| *value)
     }
 }
 
 /// The metric of this name.
-#[must_use]
 pub fn kind_of(name: &str) -> Option<&'static Metric> {
     KINDS.iter().copied().find(|kind| kind.name == name)
 }
 
 /// The rate of two parts that run one after the other, or share the cores: 1 / (1/a + 1/b).
-#[must_use]
 pub fn ceiling(a: f64, b: f64) -> f64 {
     if a > 0.0 && b > 0.0 { 1.0 / (1.0 / a + 1.0 / b) } else { 0.0 }
 }
 
 /// `a` / `b`, or zero if `b` is zero.
-#[must_use]
 pub fn over(a: f64, b: f64) -> f64 {
     if b > 0.0 { a / b } else { 0.0 }
 }

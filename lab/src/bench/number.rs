@@ -46,8 +46,6 @@ pub(super) fn number(value: f64, unit: Unit) -> String {
 }
 
 /// A count with thousands separators.
-#[must_use]
-#[allow(clippy::cast_precision_loss, reason = "for people")]
 pub(super) fn number_of(count: u64) -> String {
     number(count as f64, Unit::Count)
 }

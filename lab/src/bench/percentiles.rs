@@ -37,7 +37,6 @@ impl Default for Latencies {
 
 impl Latencies {
     /// An empty histogram.
-    #[must_use]
     pub fn new() -> Self {
         // Three digits of any time from 1 µs to a day: valid bounds of a histogram.
         Latencies {
@@ -52,8 +51,6 @@ impl Latencies {
     }
 
     /// The percentiles.
-    #[must_use]
-    #[allow(clippy::cast_precision_loss, reason = "a day has fewer µs than 2^53")]
     pub fn percentiles(&self) -> Percentiles {
         let ms = |us: u64| us as f64 / 1000.0;
         let at = |quantile: f64| ms(self.histogram.value_at_quantile(quantile));

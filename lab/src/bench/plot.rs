@@ -146,11 +146,6 @@ fn range(values: impl Iterator<Item = f64>) -> Option<std::ops::Range<f64>> {
 /// A number on an axis.
 fn label(value: f64) -> String {
     if value >= 10.0 {
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a mark of an axis"
-        )]
         return number_of(value.round() as u64);
     }
     let text = format!("{value:.2}");

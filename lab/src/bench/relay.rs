@@ -75,7 +75,6 @@ pub(super) async fn once(fixture: &mut Fixture, jobs: u64) -> Result<Relayed, Fa
     };
     let per_s = per_second(result.arrived, took_us);
     fixture.say(&format!("the bare relay moved them at {per_s:.0}/s"));
-    #[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
     let cpu_us = cost.generator_us.map(|us| us / jobs.max(1) as f64);
     Ok(Relayed { per_s, result, cpu_us })
 }

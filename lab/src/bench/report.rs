@@ -42,7 +42,6 @@ pub struct Setup {
 }
 
 /// A [`Setup::rate`] in words; `unit` follows a number.
-#[must_use]
 pub fn words_of(rate: &str, unit: &str) -> String {
     match rate {
         "half" => "half of the drain rate".to_owned(),
@@ -92,7 +91,6 @@ pub struct Report {
 
 impl Report {
     /// A report without runs.
-    #[must_use]
     pub fn new(bench: &str, setup: Setup, command: String) -> Self {
         let (bench, machine, result) =
             (bench.to_owned(), Machine::default(), RoundResult::default());
@@ -149,7 +147,6 @@ impl Report {
     }
 
     /// The value of this metric.
-    #[must_use]
     pub fn get(&self, kind: &Metric) -> Option<&Figure> {
         self.figures.get(kind.name)
     }
@@ -160,7 +157,6 @@ impl Report {
     }
 
     /// The problem of the result; `None` if all is well.
-    #[must_use]
     pub fn wrong(&self) -> Option<String> {
         self.result.wrong()
     }
@@ -181,20 +177,17 @@ impl Figure {
     }
 
     /// The median with its unit.
-    #[must_use]
     pub fn shown(&self) -> String {
         show(self.median, self.unit)
     }
 
     /// The minimum and the maximum beside a median; empty if both are the same.
-    #[must_use]
     pub fn range_without_unit(&self) -> String {
         let (least, most) = (number(self.least, self.unit), number(self.most, self.unit));
         if least == most { String::new() } else { format!("{least} – {most}") }
     }
 
     /// The minimum and the maximum; empty for a single run.
-    #[must_use]
     pub fn range(&self) -> String {
         if self.runs.len() < 2 {
             String::new()

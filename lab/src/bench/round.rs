@@ -56,7 +56,6 @@ pub struct RoundResult {
 
 impl Round {
     /// A round of this number with bodies of `size` bytes ([`BODY_MIN`] at least).
-    #[must_use]
     pub fn new(id: u64, size: usize) -> Self {
         let (jobs, times) = (Vec::new(), Latencies::new());
         Round {
@@ -105,31 +104,26 @@ impl Round {
     }
 
     /// The number of jobs that arrived at least once.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.arrived
     }
 
     /// The time of the last first arrival, epoch µs.
-    #[must_use]
     pub fn last_us(&self) -> Option<i64> {
         self.last_us
     }
 
     /// The time of the first arrival, epoch µs.
-    #[must_use]
     pub fn first_us(&self) -> Option<i64> {
         self.first_us
     }
 
     /// The lateness of first arrivals.
-    #[must_use]
     pub fn lateness(&self) -> Percentiles {
         self.times.percentiles()
     }
 
     /// The result of the jobs that are due by `until_ms` (epoch ms).
-    #[must_use]
     pub fn result(&self, until_ms: i64) -> RoundResult {
         let of = || {
             self.jobs
@@ -151,7 +145,6 @@ impl Round {
 
 impl RoundResult {
     /// The problem of the round; `None` if every job arrived exactly once, on time and intact.
-    #[must_use]
     pub fn wrong(&self) -> Option<String> {
         let faults = [
             (self.lost, "lost"),

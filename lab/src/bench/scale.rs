@@ -17,7 +17,6 @@ pub struct Point {
 
 /// Every number of instances with the first number of buckets, then every other number of buckets
 /// with the first number of instances.
-#[must_use]
 pub fn points(instances: &[usize], buckets: &[u16]) -> Vec<Point> {
     let (Some(&one), Some(&usual)) = (instances.first(), buckets.first()) else {
         return Vec::new();

@@ -38,7 +38,6 @@ pub async fn run(
     let before = fixture.meter().await?;
     clock::sleep(idle).await;
     let (dwell, redis) = fixture.meter().await?.since(&before).cores();
-    #[allow(clippy::cast_precision_loss, reason = "bytes of a process")]
     run.note_known(&metric::RSS, Usage::of(fixture.pids()).map(|usage| usage.rss as f64));
     run.note_known(&metric::IDLE_DWELL, dwell);
     run.note(&metric::IDLE_REDIS, redis);

@@ -75,7 +75,6 @@ pub struct Summary {
 
 impl Expectations {
     /// The requests of a plan, sent at this time (epoch ms) or later.
-    #[must_use]
     pub fn new(plan: Vec<Planned>, sent_ms: i64) -> Self {
         let entry = |planned: Planned| Entry {
             due_ms: sent_ms + i64::try_from(planned.delay_ms).unwrap_or(i64::MAX / 2),
@@ -182,31 +181,26 @@ impl Expectations {
     }
 
     /// The number of failed attempts of this job.
-    #[must_use]
     pub fn failures(&self, id: &str) -> u16 {
         self.entries.iter().find(|entry| entry.planned.id == id).map_or(0, |entry| entry.failures)
     }
 
     /// The number of jobs whose fate is known.
-    #[must_use]
     pub fn fulfilled(&self) -> usize {
         self.entries.iter().filter(|entry| entry.is_fulfilled()).count()
     }
 
     /// The number of sent requests.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// Whether no request was sent.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     /// The result.
-    #[must_use]
     pub fn summary(&self) -> Summary {
         let count =
             |test: &dyn Fn(&Entry) -> bool| self.entries.iter().filter(|entry| test(entry)).count();
@@ -309,7 +303,6 @@ pub(super) fn line(what: &str, id: &str, how: &str) -> String {
 }
 
 /// A duration for people, from µs.
-#[allow(clippy::cast_precision_loss, reason = "some seconds")]
 pub(super) fn span(us: i64) -> String {
     let ms = us as f64 / 1000.0;
     match ms.abs() {

@@ -55,14 +55,12 @@ pub struct Planned {
 }
 
 /// All requests of the demo.
-#[must_use]
 pub fn plan() -> Vec<Planned> {
     all(DeadReason::RetriesExhausted, None)
 }
 
 /// All requests of the demo of queues. A target is a queue, and an arrival is a job that its
 /// consumer finished.
-#[must_use]
 pub fn queues() -> Vec<Planned> {
     let report = one("report-1", REPORTS, 2000, None, Fate::Arrives(2));
     all(DeadReason::Failed, Some(report))
@@ -70,7 +68,6 @@ pub fn queues() -> Vec<Planned> {
 
 /// All requests of the demo of HTTP targets. A target is the path of a URL, and an arrival is a
 /// request that was answered with success, or a job that its consumer finished.
-#[must_use]
 pub fn http() -> Vec<Planned> {
     let report = one("report-1", REPORTS, 2000, Some("500ms"), Fate::Arrives(2));
     all(DeadReason::RetriesExhausted, Some(report))
@@ -113,7 +110,6 @@ fn one(
 
 impl Planned {
     /// The request.
-    #[must_use]
     pub fn message(&self) -> Message {
         let message = Message::new(self.body())
             .with_header("delay-for", self.delay.clone())
@@ -126,7 +122,6 @@ impl Planned {
     }
 
     /// The request over HTTP, for a queue.
-    #[must_use]
     pub fn for_queue(&self) -> Value {
         let mut job = self.json();
         job["queue"] = self.target.into();
@@ -134,7 +129,6 @@ impl Planned {
     }
 
     /// The request over HTTP, without where the job goes.
-    #[must_use]
     pub fn json(&self) -> Value {
         let body = STANDARD.encode(self.body());
         let mut job = json!({ "id": self.id, "for": self.delay, "body_base64": body });
@@ -145,14 +139,12 @@ impl Planned {
     }
 
     /// The body: bytes that are not valid text.
-    #[must_use]
     pub fn body(&self) -> Vec<u8> {
         [&[0, 0xff, 0xfe][..], self.id.as_bytes(), b" \r\n\0"].concat()
     }
 }
 
 /// The request that cancels a job and asks for the verdict.
-#[must_use]
 pub fn cancel(id: &str) -> Message {
     Message::new("")
         .with_header("delay-action", "cancel")

@@ -17,7 +17,6 @@ pub enum Screen {
 
 impl Screen {
     /// Lines on stdout, with a bar of this many steps in a terminal; nothing if `silent`.
-    #[must_use]
     pub fn new(silent: bool, steps: usize) -> Self {
         if silent {
             return Screen::Silent;

@@ -109,7 +109,6 @@ fn median(of: &[f64]) -> f64 {
     of.get(of.len() / 2).copied().unwrap_or_default()
 }
 
-#[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
 fn per_second(jobs: u64, us: i64) -> f64 {
     jobs as f64 * 1e6 / us.max(1) as f64
 }

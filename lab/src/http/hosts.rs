@@ -72,7 +72,6 @@ pub struct Figures {
 ///
 /// # Errors
 /// The servers failed, or jobs did not arrive.
-#[allow(clippy::cast_precision_loss, reason = "bytes and seconds of one process")]
 pub async fn run(options: Options, say: fn(&str)) -> Result<Figures, Failure> {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let mut receivers = Process::start(options.hosts).await?;

@@ -75,7 +75,6 @@ pub struct Hosts {
 
 impl Hosts {
     /// The number of hosts that answer at once.
-    #[must_use]
     pub fn healthy(&self) -> usize {
         self.hosts.saturating_sub(self.hanging + self.slow)
     }

@@ -93,7 +93,6 @@ fn usage(pid: &Option<u32>) -> Usage {
     Usage::of(*pid).unwrap_or_default()
 }
 
-#[allow(clippy::cast_precision_loss, reason = "bytes of a process")]
 fn mib(usage: Usage) -> f64 {
     usage.rss as f64 / f64::from(1 << 20)
 }
@@ -109,7 +108,6 @@ async fn schedule(
     Link::to(port).schedule((from..).zip(dues_ms).map(job)).await
 }
 
-#[allow(clippy::cast_precision_loss, reason = "jobs and seconds of one run")]
 async fn drain(
     place: &Place,
     port: u16,

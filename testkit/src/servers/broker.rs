@@ -23,7 +23,6 @@ impl BrokerKind {
     pub const ALL: [BrokerKind; 3] = [BrokerKind::Nats, BrokerKind::Kafka, BrokerKind::Amqp];
 
     /// The value of `type`.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             BrokerKind::Nats => "nats",
@@ -33,7 +32,6 @@ impl BrokerKind {
     }
 
     /// The pattern in `allow` for a subject, a topic, or a queue behind the default exchange.
-    #[must_use]
     pub fn pattern(self, destination: &str) -> String {
         match self {
             BrokerKind::Nats | BrokerKind::Kafka => destination.to_owned(),
@@ -68,7 +66,6 @@ impl BrokerServer {
     }
 
     /// The kind of the broker.
-    #[must_use]
     pub fn kind(&self) -> BrokerKind {
         match self {
             BrokerServer::Nats(_) => BrokerKind::Nats,
@@ -78,7 +75,6 @@ impl BrokerServer {
     }
 
     /// The lines of `[brokers.NAME]`: type and address.
-    #[must_use]
     pub fn settings(&self) -> String {
         let address = match self {
             BrokerServer::Nats(_) | BrokerServer::Amqp(_) => "url",
@@ -92,7 +88,6 @@ impl BrokerServer {
     }
 
     /// The address in the form that its clients take.
-    #[must_use]
     pub fn address(&self) -> String {
         match self {
             BrokerServer::Nats(server) => server.url(),
@@ -113,13 +108,11 @@ impl BrokerServer {
     }
 
     /// The port on 127.0.0.1, which stays the same over restarts.
-    #[must_use]
     pub fn port(&self) -> u16 {
         self.process().port()
     }
 
     /// The process id; `None` if the broker is down.
-    #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.process().pid()
     }
@@ -150,7 +143,6 @@ impl BrokerServer {
     }
 
     /// The folder with data, configuration and `log`.
-    #[must_use]
     pub fn dir(&self) -> &Path {
         self.process().dir()
     }

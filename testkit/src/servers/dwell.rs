@@ -61,7 +61,6 @@ impl DwellServer {
     }
 
     /// The port of `[http]`, which stays the same over restarts.
-    #[must_use]
     pub fn http_port(&self) -> u16 {
         self.kind.http.number
     }

@@ -55,7 +55,6 @@ pub fn promtool() -> Result<PathBuf, ServerError> {
 
 /// `dwell` itself: `DWELL_PROGRAM`, else the folder of this program, else the folder above, where
 /// cargo keeps tests. The start reports a missing file.
-#[must_use]
 pub fn dwell() -> PathBuf {
     if let Some(named) = env::var_os("DWELL_PROGRAM").filter(|path| !path.is_empty()) {
         return named.into();

@@ -102,13 +102,11 @@ impl KafkaServer {
     }
 
     /// The port of the controller.
-    #[must_use]
     pub fn controller_port(&self) -> u16 {
         self.kind.controller.number
     }
 
     /// The port that the proxy of the options must lead to; `None` without a proxy.
-    #[must_use]
     pub fn link_port(&self) -> Option<u16> {
         self.kind.link.as_ref().map(|link| link.number)
     }
@@ -123,7 +121,6 @@ impl KafkaServer {
     }
 
     /// `127.0.0.1:PORT`
-    #[must_use]
     pub fn bootstrap(&self) -> String {
         format!("127.0.0.1:{}", self.port())
     }

@@ -59,7 +59,6 @@ impl NatsServer {
     }
 
     /// `nats://127.0.0.1:PORT`, with the credentials if there are any.
-    #[must_use]
     pub fn url(&self) -> String {
         let credentials = self
             .kind

@@ -45,7 +45,6 @@ impl Port {
     }
 
     /// The number of the port.
-    #[must_use]
     pub fn number(&self) -> u16 {
         self.number
     }

@@ -79,13 +79,11 @@ impl RabbitServer {
     }
 
     /// The environment of its command-line tools (`rabbitmqctl`).
-    #[must_use]
     pub fn tools_environment(&self) -> Vec<(String, String)> {
         surroundings(self.dir(), self.kind.tools.number)
     }
 
     /// `amqp://127.0.0.1:PORT`, as `guest` on the vhost `/`.
-    #[must_use]
     pub fn url(&self) -> String {
         format!("amqp://127.0.0.1:{}", self.port())
     }

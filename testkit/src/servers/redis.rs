@@ -78,7 +78,6 @@ impl RedisServer {
     }
 
     /// `redis://127.0.0.1:PORT` or `rediss://…`, with the password if there is one.
-    #[must_use]
     pub fn url(&self) -> String {
         let password = self
             .kind

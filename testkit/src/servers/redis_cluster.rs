@@ -88,7 +88,6 @@ impl RedisCluster {
     }
 
     /// The URLs of all nodes.
-    #[must_use]
     pub fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(RedisServer::url).collect()
     }

@@ -146,7 +146,6 @@ impl RedisSentinel {
     }
 
     /// The URLs of the sentinels, with the password of the servers if there is one.
-    #[must_use]
     pub fn urls(&self) -> Vec<String> {
         let url = self.servers[0].url();
         let login = url

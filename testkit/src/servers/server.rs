@@ -34,19 +34,16 @@ impl<K: ServerKind> Server<K> {
     }
 
     /// The port on 127.0.0.1, which stays the same over restarts.
-    #[must_use]
     pub fn port(&self) -> u16 {
         self.process.port()
     }
 
     /// The process id; `None` if the server is down.
-    #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.process.pid()
     }
 
     /// The folder with its data, its configuration and its `log`.
-    #[must_use]
     pub fn dir(&self) -> &Path {
         self.process.dir()
     }

@@ -8,7 +8,6 @@ use super::super::plot::{Line, Plot};
 use super::super::report::{Report, Setup, words_of};
 
 /// The plots of these reports of one measurement, each with a file name.
-#[must_use]
 pub fn of(bench: &str, reports: &[&Report]) -> Vec<(String, Plot)> {
     match bench {
         "lateness" => lateness(reports),
@@ -45,7 +44,6 @@ fn lateness(reports: &[&Report]) -> Vec<(String, Plot)> {
     let by_pending = grouped(&coming, |report| (report.setup.broker.clone(), report.setup.pending));
     let against_pending = by_rate.into_iter().map(|((broker, rate), own)| {
         let title = format!("Lateness against pending jobs: {broker}, {}", per_second(&rate));
-        #[allow(clippy::cast_precision_loss, reason = "a place on an axis")]
         (
             format!("lateness-pending-{broker}-{rate}"),
             percentiles(title, "pending jobs", &own, |report| {
@@ -97,7 +95,6 @@ fn scale(reports: &[&Report]) -> Vec<(String, Plot)> {
             Plot { title: title.to_owned(), x, y: "jobs/s", log_y: false, lines: lines.collect() },
         )
     };
-    #[allow(clippy::cast_precision_loss, reason = "a place on an axis")]
     let instances = |report: &Report| report.setup.instances as f64;
     let plots = [
         plot(

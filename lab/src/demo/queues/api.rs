@@ -23,7 +23,6 @@ pub struct Answer {
 
 impl Answer {
     /// The failure where this answer ends the demo.
-    #[must_use]
     pub fn unexpected(&self, call: &str) -> Failure {
         Failure::Unexpected(format!("{call} answered {}: {}", self.status, self.json))
     }
@@ -31,7 +30,6 @@ impl Answer {
 
 impl Api {
     /// The API on this port.
-    #[must_use]
     pub fn new(port: u16) -> Api {
         Api { port }
     }
