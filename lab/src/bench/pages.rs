@@ -1,20 +1,22 @@
 //! The pages of the measurements: performance.md with its plots, and one self-contained HTML file.
 //!
-//! - `blocks`: the contents of a page; [`plots`]: the plots; `comparison`: peers; `markdown` and
-//!   `html`: the two formats.
+//! - `blocks`: the contents of a page; [`plots`]: the plots; `comparison`: peers; `block`: the
+//!   pieces, in both formats.
 
 mod block;
 mod blocks;
 mod comparison;
-mod html;
-mod markdown;
 pub mod plots;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
+
 use super::report::Report;
 use crate::markers::Markers;
+use block::Block;
+use comparison::Peer;
 use dwell_testkit::environment::Failure;
 
 /// The measured part of performance.md.
@@ -22,6 +24,8 @@ const MEASURED_MARKERS: Markers = Markers {
     begin: "<!-- measured: written by `dwell-lab bench report`, changes are lost -->",
     end: "<!-- measured: end -->",
 };
+/// The HTML file up to its blocks.
+const HTML: &str = include_str!("pages/page.html");
 /// The page if there is none yet.
 const PAGE: &str = "# Performance\n\n`make bench` measures this on your machine.\n\n";
 
@@ -38,41 +42,51 @@ pub fn write(
 ) -> Result<(), Failure> {
     let mut reports: Vec<Report> = Vec::new();
     for path in lines {
-        let text = text_of(path)?;
-        for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
-            let report: Report = serde_json::from_str(line).map_err(|error| {
-                Failure::Unexpected(format!(
-                    "{} line {number} is no report of `dwell-lab bench -o json`: {error}",
-                    path.display()
-                ))
-            })?;
+        for report in records::<Report>(path, "report of `dwell-lab bench -o json`")? {
             // Runs of one setup may be on several lines.
             if !reports.iter_mut().any(|other| other.merge(&report)) {
                 reports.push(report);
             }
         }
     }
-    let peers = peers.map_or_else(|| Ok(Vec::new()), comparison::read)?;
+    let peers: Vec<Peer> = match peers {
+        Some(path) => records(path, "figure of a peer")?,
+        None => Vec::new(),
+    };
     let blocks = blocks::blocks(&reports, &peers)?;
+    let page = |format: fn(&Block) -> String, end: &str| -> String {
+        blocks.iter().map(|block| format(block) + end).collect()
+    };
     if let Some(docs) = docs {
         let images = docs.join("images");
         fs::create_dir_all(&images)?;
-        for (name, svg) in markdown::pictures(&blocks) {
-            fs::write(images.join(name), svg)?;
+        for block in &blocks {
+            if let Block::Picture { name, svg, .. } = block {
+                fs::write(images.join(name), svg)?;
+            }
         }
         let path = docs.join("performance.md");
         let present = fs::read_to_string(&path).unwrap_or_else(|_| PAGE.to_owned());
-        fs::write(&path, MEASURED_MARKERS.splice(&present, &markdown::page(&blocks)))?;
+        fs::write(&path, MEASURED_MARKERS.splice(&present, &page(Block::markdown, "\n\n")))?;
     }
     if let Some(html) = html {
-        fs::write(html, html::page(&blocks))?;
+        fs::write(html, format!("{HTML}{}</html>\n", page(Block::html, "\n")))?;
     }
     Ok(())
 }
 
-fn text_of(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path)
-        .map_err(|error| Failure::Unexpected(format!("cannot read {}: {error}", path.display())))
+/// The records of a file, one a line of JSON; `what` names one.
+fn records<T: DeserializeOwned>(path: &Path, what: &str) -> Result<Vec<T>, Failure> {
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::Unexpected(format!("cannot read {}: {error}", path.display())))?;
+    let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
+    let record = |(number, line): (u32, &str)| {
+        serde_json::from_str::<T>(line).map_err(|error| {
+            let path = path.display();
+            Failure::Unexpected(format!("{path} line {number} is no {what}: {error}"))
+        })
+    };
+    lines.map(record).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The contents of a page: a section for each measurement with its table, its plots, and the
 //! meaning of each metric.
 
-use super::super::metric::{self, KINDS, Metric};
+use super::super::metric::{KINDS, Metric, kind_of};
 use super::super::number::number_of;
 use super::super::report::{Report, words_of};
 use super::block::{Block, cell};
@@ -14,7 +14,8 @@ struct Section {
     bench: &'static str,
     heading: &'static str,
     says: &'static str,
-    columns: &'static [&'static Metric],
+    /// The names of its metrics.
+    columns: &'static str,
 }
 
 const SECTIONS: [Section; 7] = [
@@ -22,105 +23,60 @@ const SECTIONS: [Section; 7] = [
         bench: "drain",
         heading: "Drain",
         says: "All jobs are due at one instant. The bare relay and the scripts alone are measured in the same run, on the same servers.",
-        columns: &[
-            &metric::DRAIN,
-            &metric::RELAY,
-            &metric::SCRIPTS,
-            &metric::CEILING,
-            &metric::OF_CEILING,
-            &metric::ACCEPT,
-            &metric::REDIS_LIFE,
-            &metric::LIFE_IN_SETS,
-            &metric::DWELL_CPU,
-            &metric::PEAK_RSS,
-        ],
+        columns: "drain relay scripts ceiling of_ceiling accept redis_life life_in_sets dwell_cpu peak_rss",
     },
     Section {
         bench: "lateness",
         heading: "Lateness",
         says: "A steady rate of jobs, sent by an open loop, while others wait. Lateness is receipt at the consumer minus due time.",
-        columns: &[
-            &metric::LATE_P50,
-            &metric::LATE_P90,
-            &metric::LATE_P99,
-            &metric::LATE_P999,
-            &metric::LATE_MAX,
-            &metric::EARLY,
-            &metric::RATE,
-            &metric::CAPACITY,
-            &metric::DWELL_CORE,
-            &metric::REDIS_CORE,
-        ],
+        columns: "late_p50 late_p90 late_p99 late_p999 late_max early rate capacity dwell_core redis_core",
     },
     Section {
         bench: "schedule",
         heading: "Ingest",
         says: "Requests from the broker to the store, acknowledged.",
-        columns: &[
-            &metric::INGEST,
-            &metric::SOURCE,
-            &metric::SCHEDULE,
-            &metric::INGEST_CEILING,
-            &metric::OF_INGEST_CEILING,
-            &metric::ACCEPT,
-            &metric::SCHEDULE_CPU,
-        ],
+        columns: "ingest source schedule_script ingest_ceiling of_ingest_ceiling accept schedule_cpu",
     },
     Section {
         bench: "scale",
         heading: "Instances and buckets",
         says: "Drains in turns, each compared with the first of its run. All instances share this machine.",
-        columns: &[
-            &metric::DRAIN,
-            &metric::AGAINST_FIRST,
-            &metric::CPU_AGAINST_FIRST,
-            &metric::ACCEPT,
-        ],
+        columns: "drain against_first cpu_against_first accept",
     },
     Section {
         bench: "memory",
         heading: "Memory",
         says: "What a waiting job costs Redis, and Dwell under a load of large bodies.",
-        columns: &[
-            &metric::OVERHEAD,
-            &metric::FILL,
-            &metric::RSS,
-            &metric::LOADED_RSS,
-            &metric::SLOW_CALLS,
-        ],
+        columns: "overhead fill rss loaded_rss slow_calls",
     },
     Section {
         bench: "start",
         heading: "Start and idleness",
         says: "From exec to ready while jobs wait, and what a process uses that has nothing to do.",
-        columns: &[
-            &metric::START,
-            &metric::FIRST_START,
-            &metric::RSS,
-            &metric::IDLE_DWELL,
-            &metric::IDLE_REDIS,
-        ],
+        columns: "start first_start rss idle_dwell idle_redis",
     },
     Section {
         bench: "relay",
         heading: "Bare relay",
         says: "The connectors by themselves.",
-        columns: &[&metric::RELAY, &metric::RELAY_CPU],
+        columns: "relay relay_cpu",
     },
 ];
 
 /// The blocks of the page.
 pub(super) fn blocks(reports: &[Report], peers: &[Peer]) -> Result<Vec<Block>, Failure> {
-    let mut blocks = vec![Block::Text(
-        "Medians; in parentheses the least and the most of all runs. Measured on:".to_owned(),
-    )];
-    blocks.push(Block::List(distinct(reports.iter().map(|report| report.machine.to_string()))));
+    let mut blocks = vec![
+        Block::Text(
+            "Medians; in parentheses the least and the most of all runs. Measured on:".to_owned(),
+        ),
+        Block::List(distinct(reports.iter().map(|report| report.machine.to_string()))),
+    ];
     let mut used: Vec<&'static Metric> = Vec::new();
     for Section { bench, heading, says, columns } in &SECTIONS {
         let own: Vec<&Report> = reports.iter().filter(|report| report.bench == *bench).collect();
         let columns: Vec<&'static Metric> = columns
-            .iter()
-            .copied()
+            .split(' ')
+            .filter_map(kind_of)
             .filter(|kind| own.iter().any(|report| report.get(kind).is_some()))
             .collect();
         if columns.is_empty() {
@@ -128,14 +84,14 @@ pub(super) fn blocks(reports: &[Report], peers: &[Peer]) -> Result<Vec<Block>, F
         }
         blocks.push(Block::Heading((*heading).to_owned()));
         blocks.push(Block::Text((*says).to_owned()));
-        let head = std::iter::once(String::new())
+        let head: Vec<String> = std::iter::once(String::new())
             .chain(columns.iter().map(|kind| kind.name.replace('_', " ")))
             .collect();
-        let row = |report: &&Report| {
+        let row = |report: &&Report| -> Vec<String> {
             let cells = columns.iter().map(|kind| report.get(kind).map_or_else(String::new, cell));
             std::iter::once(label(report)).chain(cells).collect()
         };
-        blocks.push(Block::Table { head, rows: own.iter().map(row).collect() });
+        blocks.push(Block::Table(std::iter::once(head).chain(own.iter().map(row)).collect()));
         let wrong: Vec<String> = own
             .iter()
             .filter_map(|report| Some(format!("{}: {}", label(report), report.wrong()?)))
@@ -150,16 +106,11 @@ pub(super) fn blocks(reports: &[Report], peers: &[Peer]) -> Result<Vec<Block>, F
             )));
         }
         for (name, plot) in plots::of(bench, &own) {
-            if let Some(svg) = plot
+            let svg = plot
                 .svg()
-                .map_err(|error| Failure::Unexpected(format!("cannot draw {name}: {error}")))?
-            {
-                blocks.push(Block::Picture {
-                    name: format!("performance-{name}.svg"),
-                    title: plot.title,
-                    svg,
-                });
-            }
+                .map_err(|error| Failure::Unexpected(format!("cannot draw {name}: {error}")))?;
+            let name = format!("performance-{name}.svg");
+            blocks.extend(svg.map(|svg| Block::Picture { name, title: plot.title, svg }));
         }
         blocks.push(Block::Code(
             distinct(own.iter().map(|report| report.command.clone())).join("\n"),
@@ -168,14 +119,12 @@ pub(super) fn blocks(reports: &[Report], peers: &[Peer]) -> Result<Vec<Block>, F
     }
     blocks.extend(comparison::blocks(peers, reports));
     blocks.push(Block::Heading("What the figures are".to_owned()));
+    let head = vec!["figure".to_owned(), "what it is".to_owned()];
     let rows = KINDS
         .iter()
         .filter(|kind| used.contains(kind))
         .map(|kind| vec![kind.name.replace('_', " "), kind.means.to_owned()]);
-    blocks.push(Block::Table {
-        head: vec!["figure".to_owned(), "what it is".to_owned()],
-        rows: rows.collect(),
-    });
+    blocks.push(Block::Table(std::iter::once(head).chain(rows).collect()));
     Ok(blocks)
 }
 
@@ -215,4 +164,16 @@ fn distinct(lines: impl Iterator<Item = String>) -> Vec<String> {
         }
     }
     distinct
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_is_a_metric() {
+        for column in SECTIONS.iter().flat_map(|section| section.columns.split(' ')) {
+            assert!(kind_of(column).is_some(), "{column}");
+        }
+    }
 }

@@ -2,7 +2,6 @@
 //! round.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use serde::Deserialize;
 
@@ -10,8 +9,6 @@ use super::super::metric::{Run, kind_of};
 use super::super::number::number_of;
 use super::super::report::{Report, Setup};
 use super::block::{Block, cell};
-use super::text_of;
-use dwell_testkit::environment::Failure;
 
 /// A value of a peer, as `scripts/beside.py` writes it.
 #[derive(Debug, Clone, Deserialize)]
@@ -37,22 +34,6 @@ struct What {
     peer: String,
 }
 
-/// Reads the lines of a file.
-pub(super) fn read(path: &Path) -> Result<Vec<Peer>, Failure> {
-    let text = text_of(path)?;
-    let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
-    lines
-        .map(|(number, line)| {
-            serde_json::from_str(line).map_err(|error| {
-                Failure::Unexpected(format!(
-                    "{} line {number} is no figure of a peer: {error}",
-                    path.display()
-                ))
-            })
-        })
-        .collect()
-}
-
 /// A table of the peers; the first round of a peer is compared with our first round, and so on.
 /// Empty without peers.
 pub(super) fn blocks(peers: &[Peer], reports: &[Report]) -> Vec<Block> {
@@ -60,7 +41,8 @@ pub(super) fn blocks(peers: &[Peer], reports: &[Report]) -> Vec<Block> {
     for peer in peers {
         rounds.entry(&peer.what).or_default().push(peer.value);
     }
-    let mut rows = Vec::new();
+    let mut rows =
+        vec![["", "peer", "dwell", "peer's figure", "dwell over peer"].map(str::to_owned).to_vec()];
     for (what, theirs) in rounds {
         let What { figure, bench, broker, pending, rate, peer } = what;
         let Some(kind) = kind_of(figure) else { continue };
@@ -85,15 +67,13 @@ pub(super) fn blocks(peers: &[Peer], reports: &[Report]) -> Vec<Block> {
         row.extend(both.in_order().map(cell));
         rows.push(row);
     }
-    if rows.is_empty() {
+    if rows.len() == 1 {
         return Vec::new();
     }
-    let head =
-        ["", "peer", "dwell", "peer's figure", "dwell over peer"].map(str::to_owned).to_vec();
     let says = "Measured in turns with Dwell, round by round on the same machine; the ratio is that of each round. Of rates more is better, of times and costs less.";
     vec![
         Block::Heading("Beside others".to_owned()),
         Block::Text(says.to_owned()),
-        Block::Table { head, rows },
+        Block::Table(rows),
     ]
 }
