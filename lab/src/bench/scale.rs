@@ -3,8 +3,6 @@
 
 use super::machine::Machine;
 use super::metric::{self, Run, over};
-use super::{Options, drain};
-use dwell_testkit::environment::Failure;
 
 /// A number of instances and of buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,32 +24,17 @@ pub fn points(instances: &[usize], buckets: &[u16]) -> Vec<Point> {
     over_instances.chain(over_buckets).collect()
 }
 
-/// One drain at each point, compared with the first point.
-///
-/// # Errors
-/// The servers or the connectors failed. Wrong jobs are in the results.
-pub async fn run(
-    options: &Options,
-    points: &[Point],
-    jobs: u64,
-) -> Result<Vec<(Run, Machine)>, Failure> {
-    let mut runs: Vec<(Run, Machine)> = Vec::new();
-    for Point { instances, buckets } in points {
-        let options = Options { instances: *instances, buckets: *buckets, ..options.clone() };
-        let (mut run, machine) = Box::pin(drain::run(&options, jobs, false)).await?;
-        let cpu =
-            |run: &Run| Some(run.value(&metric::DWELL_CPU)? + run.value(&metric::REDIS_LIFE)?);
-        let drain = |run: &Run| run.value(&metric::DRAIN).unwrap_or_default();
-        let first =
-            runs.first().map_or((drain(&run), cpu(&run)), |(first, _)| (drain(first), cpu(first)));
-        run.note(&metric::AGAINST_FIRST, over(drain(&run), first.0));
-        run.note_known(
-            &metric::CPU_AGAINST_FIRST,
-            cpu(&run).zip(first.1).map(|(own, first)| over(own, first)),
-        );
-        runs.push((run, machine));
+/// Compares the drain at each point with that at the first one.
+pub fn compare(runs: &mut [(Run, Machine)]) {
+    let drain = |run: &Run| run.value(&metric::DRAIN).unwrap_or_default();
+    let cpu = |run: &Run| Some(run.value(&metric::DWELL_CPU)? + run.value(&metric::REDIS_LIFE)?);
+    let Some((first, _)) = runs.first() else { return };
+    let (first_drain, first_cpu) = (drain(first), cpu(first));
+    for (run, _) in runs {
+        run.note(&metric::AGAINST_FIRST, over(drain(run), first_drain));
+        let share = cpu(run).zip(first_cpu).map(|(own, first)| over(own, first));
+        run.note_known(&metric::CPU_AGAINST_FIRST, share);
     }
-    Ok(runs)
 }
 
 #[cfg(test)]

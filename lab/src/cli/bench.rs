@@ -7,10 +7,11 @@ use std::time::Duration;
 pub(super) use args::Args;
 use args::What;
 
+use crate::bench::lateness::{self, Rate};
 use crate::bench::machine::Machine;
 use crate::bench::metric::Run;
 use crate::bench::report::{Report, Setup};
-use crate::bench::{Options, backlog, drain, ingest, lateness, memory, pages, relay, scale, start};
+use crate::bench::{Options, backlog, drain, ingest, memory, pages, relay, scale, start};
 use dwell::cli::common::Common;
 use dwell::cli::exit::{Exit, Stop};
 use dwell_testkit::environment::Failure;
@@ -47,34 +48,33 @@ fn unused(args: &Args) -> Option<&'static str> {
     .find_map(|(is_unused, flag)| is_unused.then_some(flag))
 }
 
+/// A point of a measurement, and the report of its runs.
+struct Point {
+    options: Options,
+    rate: Option<Rate>,
+    report: Report,
+}
+
 /// Measures every point once in each run, so that a slower machine affects all points alike.
-/// Returns a report for each point.
 async fn measure(common: &Common, args: &Args) -> Result<Exit, Stop> {
-    let say = super::progress(common);
-    let mut reports = reports(args);
+    let mut points = points(args, super::progress(common));
     for _ in 0..args.runs {
-        let runs = match &args.what {
-            What::Scale { jobs, pending } => {
-                let options = Options { pending: *pending, ..options(args, say) };
-                Box::pin(scale::run(&options, &points(args), jobs.jobs)).await?
-            }
-            what => {
-                let mut runs = Vec::new();
-                for (options, rate) in settings(args, say) {
-                    runs.push(Box::pin(one(&options, what, rate)).await?);
-                }
-                runs
-            }
-        };
-        for (report, (run, machine)) in reports.iter_mut().zip(runs) {
-            report.add(&run);
-            report.machine = machine;
+        let mut runs = Vec::new();
+        for point in &points {
+            runs.push(Box::pin(one(point, &args.what)).await?);
+        }
+        if matches!(args.what, What::Scale { .. }) {
+            scale::compare(&mut runs);
+        }
+        for (point, (run, machine)) in points.iter_mut().zip(runs) {
+            point.report.add(&run);
+            point.report.machine = machine;
         }
     }
-    for report in &reports {
+    for Point { report, .. } in &points {
         common.answer(report, &report.to_string())?;
     }
-    let wrong: Vec<String> = reports.iter().filter_map(Report::wrong).collect();
+    let wrong: Vec<String> = points.iter().filter_map(|point| point.report.wrong()).collect();
     if wrong.is_empty() {
         Ok(Exit::Ok)
     } else {
@@ -83,15 +83,13 @@ async fn measure(common: &Common, args: &Args) -> Result<Exit, Stop> {
 }
 
 /// One run at one point.
-async fn one(
-    options: &Options,
-    what: &What,
-    rate: Option<lateness::Rate>,
-) -> Result<(Run, Machine), Failure> {
+async fn one(point: &Point, what: &What) -> Result<(Run, Machine), Failure> {
+    let options = &point.options;
     match what {
         What::Drain(of) => Box::pin(drain::run(options, of.jobs.jobs, !of.alone)).await,
+        What::Scale { jobs, .. } => Box::pin(drain::run(options, jobs.jobs, false)).await,
         What::Lateness { secs, .. } => {
-            Box::pin(lateness::run(options, rate.unwrap_or(lateness::Rate::Half), *secs)).await
+            Box::pin(lateness::run(options, point.rate.unwrap_or(Rate::Half), *secs)).await
         }
         What::Backlog { overdue, rate, secs } => {
             Box::pin(backlog::run(options, *overdue, *rate, *secs)).await
@@ -105,90 +103,59 @@ async fn one(
         What::Start { times, secs, .. } => {
             Box::pin(start::run(options, *times, Duration::from_secs(*secs))).await
         }
-        What::Scale { .. } | What::Report { .. } => {
-            Err(Failure::Unexpected("it has no single point".to_owned()))
-        }
+        What::Report { .. } => Err(Failure::Unexpected("a report measures nothing".to_owned())),
     }
 }
 
-fn options(args: &Args, say: fn(&str)) -> Options {
-    Options {
-        broker: args.broker,
-        redis: args.redis.clone(),
-        aof: args.aof,
-        instances: args.instances.first().copied().map_or(1, usize::from),
-        buckets: args.buckets.first().copied().unwrap_or(16),
-        body: args.body,
-        pending: 0,
-        distance: args.far,
-        say,
-    }
-}
-
-fn points(args: &Args) -> Vec<scale::Point> {
-    scale::points(
-        &args.instances.iter().copied().map(usize::from).collect::<Vec<_>>(),
-        &args.buckets,
-    )
-}
-
-/// The points of a measurement other than `scale`.
-fn settings(args: &Args, say: fn(&str)) -> Vec<(Options, Option<lateness::Rate>)> {
-    let of = |pending: u64| Options { pending, ..options(args, say) };
-    match &args.what {
-        What::Drain(jobs) | What::Schedule(jobs) => vec![(of(jobs.pending), None)],
-        What::Memory { pending, .. } => vec![(of(*pending), None)],
-        What::Lateness { rate, pending, .. } => pending
-            .iter()
-            .flat_map(|&pending| rate.iter().map(move |&rate| (of(pending), Some(rate))))
-            .collect(),
-        What::Start { pending, .. } => pending.iter().map(|&pending| (of(pending), None)).collect(),
-        What::Backlog { .. } | What::Relay { .. } | What::Scale { .. } | What::Report { .. } => {
-            vec![(of(0), None)]
-        }
-    }
-}
-
-/// The empty report of each point.
-fn reports(args: &Args) -> Vec<Report> {
-    let (bench, jobs, secs) = match &args.what {
-        What::Drain(of) => ("drain", Some(of.jobs.jobs), None),
-        What::Lateness { secs, .. } => ("lateness", None, Some(*secs)),
-        What::Backlog { overdue, secs, .. } => ("backlog", Some(*overdue), Some(*secs)),
-        What::Schedule(of) => ("schedule", Some(of.jobs.jobs), None),
-        What::Memory { .. } => ("memory", None, None),
-        What::Scale { jobs, .. } => ("scale", Some(jobs.jobs), None),
-        What::Relay { jobs } => ("relay", Some(jobs.jobs), None),
-        What::Start { secs, .. } => ("start", None, Some(*secs)),
+/// The points of a measurement: each number of waiting jobs with each rate, and for `scale` each
+/// number of instances and of buckets.
+fn points(args: &Args, say: fn(&str)) -> Vec<Point> {
+    let (bench, jobs, secs, pending) = match &args.what {
+        What::Drain(of) => ("drain", Some(of.jobs.jobs), None, vec![of.pending]),
+        What::Lateness { secs, pending, .. } => ("lateness", None, Some(*secs), pending.clone()),
+        What::Backlog { overdue, secs, .. } => ("backlog", Some(*overdue), Some(*secs), vec![0]),
+        What::Schedule(of) => ("schedule", Some(of.jobs.jobs), None, vec![of.pending]),
+        What::Memory { pending, .. } => ("memory", None, None, vec![*pending]),
+        What::Scale { jobs, pending } => ("scale", Some(jobs.jobs), None, vec![*pending]),
+        What::Relay { jobs } => ("relay", Some(jobs.jobs), None, vec![0]),
+        What::Start { secs, pending, .. } => ("start", None, Some(*secs), pending.clone()),
         What::Report { .. } => return Vec::new(),
     };
+    let rates: Vec<Option<Rate>> = match &args.what {
+        What::Lateness { rate, .. } => rate.iter().copied().map(Some).collect(),
+        _ => vec![None],
+    };
+    let load = match &args.what {
+        What::Memory { load_jobs, load_body, .. } => Some((*load_jobs, *load_body)),
+        _ => None,
+    };
+    let instances: Vec<usize> = args.instances.iter().copied().map(usize::from).collect();
     // The path of the program and the URL of Redis are not part of a report.
     let words = std::env::args()
         .skip(1)
         .map(|word| if word.contains("://") { "URL".to_owned() } else { word });
-    let command =
-        std::iter::once("dwell-lab".to_owned()).chain(words).collect::<Vec<_>>().join(" ");
-    let load = if let What::Memory { load_jobs, load_body, .. } = &args.what {
-        Some((*load_jobs, *load_body))
-    } else {
-        None
-    };
-    let report =
-        |setup: Setup| Report::new(bench, Setup { jobs, secs, load, ..setup }, command.clone());
-    if let What::Scale { pending, .. } = &args.what {
-        let of = |point: scale::Point| Setup {
-            pending: *pending,
-            instances: point.instances,
-            buckets: point.buckets,
-            ..options(args, |_| {}).setup()
-        };
-        return points(args).into_iter().map(|point| report(of(point))).collect();
+    let command: Vec<String> = std::iter::once("dwell-lab".to_owned()).chain(words).collect();
+    let mut points = Vec::new();
+    for &pending in &pending {
+        for &rate in &rates {
+            for scale::Point { instances, buckets } in scale::points(&instances, &args.buckets) {
+                let options = Options {
+                    broker: args.broker,
+                    redis: args.redis.clone(),
+                    aof: args.aof,
+                    instances,
+                    buckets,
+                    body: args.body,
+                    pending,
+                    distance: args.far,
+                    say,
+                };
+                let rate_word = rate.map(|rate| rate.to_string());
+                let setup = Setup { jobs, secs, load, rate: rate_word, ..options.setup() };
+                let report = Report::new(bench, setup, command.join(" "));
+                points.push(Point { options, rate, report });
+            }
+        }
     }
-    let settings = settings(args, |_| {});
-    settings
-        .into_iter()
-        .map(|(options, rate)| {
-            report(Setup { rate: rate.map(|rate| rate.to_string()), ..options.setup() })
-        })
-        .collect()
+    points
 }
