@@ -34,9 +34,9 @@ pub(super) enum Shown {
 impl Shown {
     async fn play(self, silent: bool) -> Result<Summary, Failure> {
         match self {
-            Shown::Nats => Box::pin(demo::run(BrokerKind::Nats, silent)).await,
-            Shown::Kafka => Box::pin(demo::run(BrokerKind::Kafka, silent)).await,
-            Shown::Amqp => Box::pin(demo::run(BrokerKind::Amqp, silent)).await,
+            Shown::Nats => Box::pin(demo::broker::run(BrokerKind::Nats, silent)).await,
+            Shown::Kafka => Box::pin(demo::broker::run(BrokerKind::Kafka, silent)).await,
+            Shown::Amqp => Box::pin(demo::broker::run(BrokerKind::Amqp, silent)).await,
             Shown::Http => Box::pin(demo::http::run(silent)).await,
             Shown::Queue => Box::pin(demo::queues::run(silent)).await,
         }

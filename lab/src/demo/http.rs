@@ -7,15 +7,16 @@ use dwell::delayed_headers::{ATTEMPT, DUE, ID};
 use dwell_testkit::environment::Failure;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, UnboundedSender};
-use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
 
+use super::api::Api;
+use super::calls::Calls;
+use super::event::{End, Fetched, HandOut, Seen};
 use super::expectations::Summary;
 use super::plan::{self, Planned};
-use super::queues::Play;
-use super::queues::api::Api;
-use super::queues::consumer::{End, Event, Fetched};
 use super::screen::Screen;
-use crate::http::receiver::{Answer, Arrival, Handler, Receiver, status};
+use super::stage::Stage;
+use crate::http::receiver::{Arrival, Handler, Receiver, status};
 use crate::queue::place::Place;
 
 /// The longest time of a consumer that answers 202, ms.
@@ -35,7 +36,7 @@ pub async fn run(silent: bool) -> Result<Summary, Failure> {
     let receiver = Receiver::start(0, handler(seen.clone(), finish)).await?;
     let settings = crate::http::settings(&[receiver.port()], "5s");
     let place = Place::start(&settings).await?;
-    let api = Api::new(place.port());
+    let api = Api::open(place.port()).await?;
     screen.say(&format!(
         "servers   redis-server on port {}, dwell on port {}, a receiver on port {}, no broker",
         place.redis.port(),
@@ -44,12 +45,10 @@ pub async fn run(silent: bool) -> Result<Summary, Failure> {
     ))?;
 
     let base = format!("http://127.0.0.1:{}", receiver.port());
-    let mut consumers = JoinSet::new();
-    consumers.spawn(consume(api, to_finish, seen));
-    let summary = Play::new(api, &screen)
-        .run(plan, |planned| request(planned, &base), consumers, events)
-        .await?;
-    screen.clear();
+    let consumer = AbortOnDropHandle::new(tokio::spawn(consume(api, to_finish, seen)));
+    let mut calls = Calls(|planned: &Planned| request(planned, &base));
+    let summary = Box::pin(Stage::play(api, &screen, &plan, &mut calls, events)).await?;
+    drop(consumer);
     place.stop().await?;
     Ok(summary)
 }
@@ -65,7 +64,7 @@ fn request(planned: &Planned, base: &str) -> Value {
 }
 
 /// Makes the receiver's handler, which treats jobs by their path.
-fn handler(seen: UnboundedSender<Event>, finish: UnboundedSender<(Fetched, i64)>) -> Handler {
+fn handler(seen: UnboundedSender<Seen>, finish: UnboundedSender<(Fetched, i64)>) -> Handler {
     Arc::new(move |arrival| {
         let Some(job) = fetched(&arrival) else { return status(400) };
         let failed =
@@ -82,17 +81,13 @@ fn handler(seen: UnboundedSender<Event>, finish: UnboundedSender<(Fetched, i64)>
             }
             _ => End::Finished,
         };
-        let answer = answer(&end);
-        let _ = seen.send(Event { job, at_us: arrival.at_us, end });
+        let answer = status(match end {
+            End::Failed { .. } | End::Dead { .. } => 500,
+            End::Silent => 202,
+            _ => 200,
+        });
+        let _ = seen.send(HandOut::seen(job, arrival.at_us, end));
         answer
-    })
-}
-
-fn answer(end: &End) -> Answer {
-    status(match end {
-        End::Failed { .. } | End::Dead { .. } => 500,
-        End::Silent => 202,
-        _ => 200,
     })
 }
 
@@ -100,17 +95,20 @@ fn answer(end: &End) -> Answer {
 async fn consume(
     api: Api,
     mut jobs: mpsc::UnboundedReceiver<(Fetched, i64)>,
-    seen: UnboundedSender<Event>,
-) -> Result<(), Failure> {
+    seen: UnboundedSender<Seen>,
+) {
     while let Some((job, at_us)) = jobs.recv().await {
-        let answer = api.post(&format!("/v1/jobs/{}/finish", job.id), &json!({})).await?;
-        let end = match answer.json["verdict"].as_str() {
-            Some("finished") => End::Finished,
-            other => End::Odd { word: "finish", verdict: other.unwrap_or("nothing").to_owned() },
-        };
-        let _ = seen.send(Event { job, at_us, end });
+        let answer = api.post(&format!("/v1/jobs/{}/finish", job.id), &json!({})).await;
+        let _ = seen.send(answer.and_then(|answer| {
+            let end = match answer.json["verdict"].as_str() {
+                Some("finished") => End::Finished,
+                other => {
+                    End::Odd { word: "finish", verdict: other.unwrap_or("nothing").to_owned() }
+                }
+            };
+            HandOut::seen(job, at_us, end)
+        }));
     }
-    Ok(())
 }
 
 /// The job of a request.

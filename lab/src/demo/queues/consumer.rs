@@ -7,7 +7,8 @@ use dwell_testkit::environment::Failure;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::api::Api;
+use crate::demo::api::Api;
+use crate::demo::event::{End, Fetched, HandOut, Seen};
 
 /// The longest hold of a pop until a job is there.
 const POP_WAIT: &str = "20s";
@@ -16,7 +17,7 @@ const ERROR: &str = "the printer has no paper";
 
 /// The treatment of jobs by a consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
+pub(super) enum Manner {
     /// Finishes each.
     Finish,
     /// Fails the attempts below this one.
@@ -25,60 +26,24 @@ pub enum Manner {
     SilentAtFirst,
 }
 
-/// A fetched job.
-#[derive(Debug, Clone)]
-pub struct Fetched {
-    /// Its id.
-    pub id: String,
-    /// Its queue.
-    pub queue: String,
-    /// The lease.
-    pub lease: String,
-    /// The number of this hand-out, from 1.
-    pub attempt: u32,
-    /// Its due time, epoch ms.
-    pub due_ms: i64,
-    /// The end of the lease, epoch ms.
-    pub deadline_ms: i64,
-    /// Its body.
-    pub body: Vec<u8>,
-}
-
-/// The end of a hand-out.
-#[derive(Debug)]
-#[allow(missing_docs, reason = "the fields are what the answer says")]
-pub enum End {
-    /// The consumer finished the job.
-    Finished,
-    /// The consumer failed the attempt; the next one is due then.
-    Failed { error: &'static str, due_ms: i64 },
-    /// The consumer failed the last attempt.
-    Dead { error: &'static str },
-    /// The consumer says nothing.
-    Silent,
-    /// The consumer finished a lease that was over.
-    Late { verdict: String },
-    /// Another answer than expected.
-    Odd { word: &'static str, verdict: String },
-}
-
-/// A hand-out and its end.
-#[derive(Debug)]
-pub struct Event {
-    /// The job.
-    pub job: Fetched,
-    /// When its consumer received it, epoch µs.
-    pub at_us: i64,
-    /// The end of the hand-out.
-    pub end: End,
-}
-
-/// Fetches and treats jobs until it is dropped.
-pub async fn run(
+/// Fetches and treats jobs until it is dropped, or fails.
+pub(super) async fn run(
     api: Api,
     queue: &'static str,
     manner: Manner,
-    seen: UnboundedSender<Event>,
+    seen: UnboundedSender<Seen>,
+) {
+    if let Err(failure) = consume(&api, queue, manner, &seen).await {
+        // The receiver is gone once the demo has ended.
+        let _ = seen.send(Err(failure));
+    }
+}
+
+async fn consume(
+    api: &Api,
+    queue: &str,
+    manner: Manner,
+    seen: &UnboundedSender<Seen>,
 ) -> Result<(), Failure> {
     let mut silent: Option<Fetched> = None;
     loop {
@@ -90,16 +55,15 @@ pub async fn run(
             let job = fetched(job).ok_or_else(|| answer.unexpected(&path))?;
             if manner == Manner::SilentAtFirst && job.attempt == 1 {
                 silent = Some(job.clone());
-                // The receiver is gone once the demo has ended.
-                let _ = seen.send(Event { job, at_us, end: End::Silent });
+                let _ = seen.send(HandOut::seen(job, at_us, End::Silent));
                 continue;
             }
             if let Some(job) = silent.take() {
-                let verdict = say(&api, "finish", &job, None).await?.0;
-                let _ = seen.send(Event { job, at_us, end: End::Late { verdict } });
+                let verdict = say(api, "finish", &job, None).await?.0;
+                let _ = seen.send(HandOut::seen(job, at_us, End::Late { verdict }));
             }
-            let end = treat(&api, manner, &job).await?;
-            let _ = seen.send(Event { job, at_us, end });
+            let end = treat(api, manner, &job).await?;
+            let _ = seen.send(HandOut::seen(job, at_us, end));
         }
     }
 }

@@ -1,55 +1,52 @@
-//! The calls of the demo on the admin API, each over a connection of its own.
+//! The calls of the demo on the HTTP API of an instance, each over a connection of its own.
 
+use dwell::clock;
 use dwell_testkit::environment::Failure;
 use http::Method;
 use serde_json::Value;
 
+use super::QUERY_INTERVAL;
 use crate::client::Link;
 
-/// The admin API of an instance on this machine.
+/// The HTTP API of an instance on this machine.
 #[derive(Debug, Clone, Copy)]
-pub struct Api {
+pub(super) struct Api {
     port: u16,
 }
 
 /// An answer.
 #[derive(Debug)]
-pub struct Answer {
-    /// The status.
-    pub status: u16,
-    /// The body.
-    pub json: Value,
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) json: Value,
 }
 
 impl Answer {
     /// The failure where this answer ends the demo.
-    pub fn unexpected(&self, call: &str) -> Failure {
+    pub(super) fn unexpected(&self, call: &str) -> Failure {
         Failure::Unexpected(format!("{call} answered {}: {}", self.status, self.json))
     }
 }
 
 impl Api {
-    /// The API on this port.
-    pub fn new(port: u16) -> Api {
-        Api { port }
+    /// The API on this port. It answers 503 until it is open, which is a moment after `/readyz`.
+    pub(super) async fn open(port: u16) -> Result<Api, Failure> {
+        let api = Api { port };
+        while api.get("/v1/stats").await?.status == 503 {
+            clock::sleep(QUERY_INTERVAL).await;
+        }
+        Ok(api)
     }
 
-    /// A GET.
-    pub async fn get(&self, path: &str) -> Result<Answer, Failure> {
+    pub(super) async fn get(&self, path: &str) -> Result<Answer, Failure> {
         self.call(Method::GET, path, None).await
     }
 
-    /// A DELETE.
-    pub async fn delete(&self, path: &str) -> Result<Answer, Failure> {
-        self.call(Method::DELETE, path, None).await
-    }
-
-    /// A POST with this body.
-    pub async fn post(&self, path: &str, body: &Value) -> Result<Answer, Failure> {
+    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Answer, Failure> {
         self.call(Method::POST, path, Some(body)).await
     }
 
-    async fn call(
+    pub(super) async fn call(
         &self,
         method: Method,
         path: &str,
