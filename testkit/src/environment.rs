@@ -196,11 +196,6 @@ impl Environment {
         self.redis.as_ref()
     }
 
-    /// The process id of the private Redis.
-    pub fn redis_pid(&self) -> Option<u32> {
-        self.redis.as_ref().and_then(RedisServer::pid)
-    }
-
     /// The process id of the broker.
     pub fn broker_pid(&self) -> Option<u32> {
         self.broker.pid()

@@ -8,8 +8,7 @@
 //! - [`RedisCluster`] and [`RedisSentinel`]: several Redis servers with failover.
 //! - [`BrokerServer`]: a broker of any kind.
 //! - [`DwellServer`]: `dwell run` as a child process.
-//! - [`Server`]: the operations on every server; `process`: the child, its port, its folder, its
-//!   signals.
+//! - [`Server`]: a server of any kind; [`Process`]: the child, its port, its folder, its signals.
 //! - `port`: a port that no other run takes at the same time.
 //! - [`find`]: the paths of the programs.
 
@@ -38,6 +37,7 @@ pub use self::dwell::DwellServer;
 pub use self::kafka::{KafkaOptions, KafkaServer};
 pub use self::nats::{NatsOptions, NatsServer};
 pub use self::port::Port;
+pub use self::process::Process;
 pub use self::rabbitmq::{RabbitOptions, RabbitServer};
 pub use self::redis::{AppendFsync, RedisOptions, RedisServer};
 pub use self::redis_cluster::RedisCluster;

@@ -154,7 +154,8 @@ async fn a_dropped_server_is_gone_with_its_folder() {
 async fn servers_started_at_once_get_ports_of_their_own() {
     let starts = (0..8).map(|_| NatsServer::start(NatsOptions::default()));
     let servers = futures_util::future::try_join_all(starts).await.unwrap();
-    let ports: std::collections::BTreeSet<u16> = servers.iter().map(NatsServer::port).collect();
+    let ports: std::collections::BTreeSet<u16> =
+        servers.iter().map(|server| server.port()).collect();
     assert_eq!(ports.len(), servers.len());
 }
 

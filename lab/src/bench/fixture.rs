@@ -215,7 +215,7 @@ impl Fixture {
     }
 
     pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
-        self.dwells.iter().filter_map(DwellServer::pid)
+        self.dwells.iter().filter_map(|dwell| dwell.pid())
     }
 
     pub(super) fn say(&self, text: &str) {

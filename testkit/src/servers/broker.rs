@@ -1,6 +1,6 @@
 //! A private broker of any kind.
 
-use std::path::Path;
+use std::ops::{Deref, DerefMut};
 
 use super::process::Process;
 use super::{
@@ -40,7 +40,8 @@ impl BrokerKind {
     }
 }
 
-/// A private broker. It is killed and its data is removed when the value is dropped.
+/// A private broker, with the operations of its [`Process`]. It is killed and its data is removed
+/// when the value is dropped.
 #[derive(Debug)]
 #[allow(missing_docs, reason = "one for each kind")]
 pub enum BrokerServer {
@@ -98,53 +99,17 @@ impl BrokerServer {
 
     /// Name and version (`nats-server 2.11.4`), if known.
     pub async fn version(&self) -> Option<String> {
-        match self {
-            BrokerServer::Nats(server) => Some(format!("nats-server {}", server.version().await?)),
-            BrokerServer::Kafka(server) => Some(format!("kafka {}", server.version()?)),
-            BrokerServer::Amqp(server) => {
-                Some(format!("rabbitmq-server {}", server.version().await?))
-            }
-        }
-    }
-
-    /// The port on 127.0.0.1, which stays the same over restarts.
-    pub fn port(&self) -> u16 {
-        self.process().port()
-    }
-
-    /// The process id; `None` if the broker is down.
-    pub fn pid(&self) -> Option<u32> {
-        self.process().pid()
-    }
-
-    /// Keeps the log of every earlier start as `log.0`, `log.1`, … in its folder.
-    pub fn keep_logs(&mut self) {
-        self.process_mut().keep_logs();
-    }
-
-    /// SIGKILL.
-    pub fn kill(&mut self) -> Result<(), ServerError> {
-        self.process_mut().kill()
+        let version = match self {
+            BrokerServer::Nats(server) => server.version().await?,
+            BrokerServer::Kafka(server) => server.version()?,
+            BrokerServer::Amqp(server) => server.version().await?,
+        };
+        Some(format!("{} {version}", self.name()))
     }
 
     /// SIGTERM; waits for the end of the process.
     pub async fn stop(&mut self) -> Result<(), ServerError> {
-        self.process_mut().stop().await.map(drop)
-    }
-
-    /// SIGSTOP: the broker keeps its connections and answers nothing.
-    pub fn freeze(&self) -> Result<(), ServerError> {
-        self.process().freeze()
-    }
-
-    /// SIGCONT after [`BrokerServer::freeze`].
-    pub fn thaw(&self) -> Result<(), ServerError> {
-        self.process().thaw()
-    }
-
-    /// The folder with data, configuration and `log`.
-    pub fn dir(&self) -> &Path {
-        self.process().dir()
+        Process::stop(self).await.map(drop)
     }
 
     /// Starts the broker on the same port and data, and returns once it is ready. A running broker
@@ -156,16 +121,22 @@ impl BrokerServer {
             BrokerServer::Amqp(server) => server.restart().await,
         }
     }
+}
 
-    fn process(&self) -> &Process {
+impl Deref for BrokerServer {
+    type Target = Process;
+
+    fn deref(&self) -> &Process {
         match self {
             BrokerServer::Nats(server) => &server.process,
             BrokerServer::Kafka(server) => &server.process,
             BrokerServer::Amqp(server) => &server.process,
         }
     }
+}
 
-    fn process_mut(&mut self) -> &mut Process {
+impl DerefMut for BrokerServer {
+    fn deref_mut(&mut self) -> &mut Process {
         match self {
             BrokerServer::Nats(server) => &mut server.process,
             BrokerServer::Kafka(server) => &mut server.process,
@@ -176,11 +147,6 @@ impl BrokerServer {
 
 impl std::fmt::Display for BrokerServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = match self {
-            BrokerServer::Nats(_) => "nats-server",
-            BrokerServer::Kafka(_) => "kafka",
-            BrokerServer::Amqp(_) => "rabbitmq-server",
-        };
-        write!(f, "{name} on port {}", self.port())
+        write!(f, "{} on port {}", self.name(), self.port())
     }
 }

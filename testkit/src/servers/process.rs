@@ -27,7 +27,7 @@ pub enum Probe {
 
 /// A server process. It is killed and its folder is removed when the value is dropped.
 #[derive(Debug)]
-pub(super) struct Process {
+pub struct Process {
     name: &'static str,
     program: PathBuf,
     /// The arguments for this port and folder.
@@ -63,16 +63,23 @@ impl Process {
         })
     }
 
-    pub(super) fn port(&self) -> u16 {
+    /// The name of the program.
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The port on 127.0.0.1, which stays the same over restarts.
+    pub fn port(&self) -> u16 {
         self.port.number
     }
 
-    pub(super) fn dir(&self) -> &Path {
+    /// The folder with its data, its configuration and its `log`.
+    pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// The process id of the running child.
-    pub(super) fn pid(&self) -> Option<u32> {
+    /// The process id; `None` if the server is down.
+    pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
@@ -81,13 +88,14 @@ impl Process {
         self.args = args;
     }
 
-    /// Adds variables for this and every later start.
-    pub(super) fn set_env(&mut self, env: Vec<(String, String)>) {
-        self.env = env;
+    /// Sets the variables of every later start.
+    pub fn set_env<'a>(&mut self, variables: impl IntoIterator<Item = (&'a str, &'a str)>) {
+        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        self.env = variables.into_iter().map(owned).collect();
     }
 
-    /// Keeps the logs of earlier starts.
-    pub(super) fn keep_logs(&mut self) {
+    /// Keeps the log of every earlier start as `log.0`, `log.1`, … in its folder.
+    pub fn keep_logs(&mut self) {
         self.keeps_logs = true;
     }
 
@@ -131,8 +139,8 @@ impl Process {
         }
     }
 
-    /// SIGKILL; waits for the end of the process.
-    pub(super) fn kill(&mut self) -> Result<(), ServerError> {
+    /// SIGKILL: a crash. Data that the operating system has is kept; unwritten data is lost.
+    pub fn kill(&mut self) -> Result<(), ServerError> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         // An error means that the process has already ended.
         let _ = child.kill();
@@ -141,7 +149,7 @@ impl Process {
 
     /// SIGTERM; waits for the end of the process. Returns the exit status, `None` if it was not
     /// running.
-    pub(super) async fn stop(&mut self) -> Result<Option<ExitStatus>, ServerError> {
+    pub async fn stop(&mut self) -> Result<Option<ExitStatus>, ServerError> {
         if self.child.is_none() {
             return Ok(None);
         }
@@ -160,13 +168,13 @@ impl Process {
         ended.unwrap_or_else(|| Err(self.late("did not end")))
     }
 
-    /// SIGSTOP: the process keeps its port and its connections, and answers nothing.
-    pub(super) fn freeze(&self) -> Result<(), ServerError> {
+    /// SIGSTOP: the server keeps its port and its connections, and answers nothing.
+    pub fn freeze(&self) -> Result<(), ServerError> {
         self.signal(Signal::STOP)
     }
 
-    /// SIGCONT.
-    pub(super) fn thaw(&self) -> Result<(), ServerError> {
+    /// SIGCONT after [`Process::freeze`].
+    pub fn thaw(&self) -> Result<(), ServerError> {
         self.signal(Signal::CONT)
     }
 
@@ -201,8 +209,8 @@ impl Process {
         Ok(pid)
     }
 
-    /// The exit status of an ended child.
-    pub(super) fn ended(&mut self) -> Result<Option<ExitStatus>, ServerError> {
+    /// The exit status of a server that ended by itself, once.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>, ServerError> {
         let Some(child) = &mut self.child else { return Ok(None) };
         let status = child.try_wait().map_err(ServerError::prepare("the end of the process"))?;
         if status.is_some() {

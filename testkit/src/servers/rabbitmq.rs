@@ -60,7 +60,8 @@ impl RabbitServer {
             std::fs::write(&path, text)
                 .map_err(ServerError::prepare(format!("the file {}", path.display())))?;
         }
-        process.set_env(surroundings(process.dir(), tools.number));
+        let env = surroundings(process.dir(), tools.number);
+        process.set_env(env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         Server::started(process, Rabbit { tools }).await
     }
 

@@ -1,7 +1,7 @@
-//! The operations on a private server of any kind.
+//! A private server of any kind: a process, and how to find out that it is ready.
 
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
-use std::process::ExitStatus;
 
 use super::ServerError;
 use super::process::{Probe, Process};
@@ -13,7 +13,8 @@ pub trait ServerKind: Send + Sync {
     fn probe(&self, port: u16, dir: &Path, pid: u32) -> impl Future<Output = Probe> + Send;
 }
 
-/// A private server. It is killed and its data is removed when the value is dropped.
+/// A private server, with the operations of its [`Process`]. It is killed and its data is removed
+/// when the value is dropped.
 #[derive(Debug)]
 pub struct Server<K> {
     pub(super) process: Process,
@@ -33,47 +34,6 @@ impl<K: ServerKind> Server<K> {
         Ok(server)
     }
 
-    /// The port on 127.0.0.1, which stays the same over restarts.
-    pub fn port(&self) -> u16 {
-        self.process.port()
-    }
-
-    /// The process id; `None` if the server is down.
-    pub fn pid(&self) -> Option<u32> {
-        self.process.pid()
-    }
-
-    /// The folder with its data, its configuration and its `log`.
-    pub fn dir(&self) -> &Path {
-        self.process.dir()
-    }
-
-    /// Adds variables for every later start.
-    pub fn set_env<'a>(&mut self, variables: impl IntoIterator<Item = (&'a str, &'a str)>) {
-        self.process.set_env(
-            variables
-                .into_iter()
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .collect(),
-        );
-    }
-
-    /// Keeps the log of every earlier start as `log.0`, `log.1`, … in its folder.
-    pub fn keep_logs(&mut self) {
-        self.process.keep_logs();
-    }
-
-    /// SIGKILL: a crash. Data that the operating system has is kept; unwritten data is lost.
-    pub fn kill(&mut self) -> Result<(), ServerError> {
-        self.process.kill()
-    }
-
-    /// SIGTERM; waits for the end of the process. Returns the exit status, `None` if it was not
-    /// running.
-    pub async fn stop(&mut self) -> Result<Option<ExitStatus>, ServerError> {
-        self.process.stop().await
-    }
-
     /// Starts the server on the same port and data, and returns once it is ready. A running server
     /// is killed first.
     pub async fn restart(&mut self) -> Result<(), ServerError> {
@@ -81,19 +41,18 @@ impl<K: ServerKind> Server<K> {
         let (port, dir) = (self.process.port(), self.process.dir().to_owned());
         self.process.start(async |pid| self.kind.probe(port, &dir, pid).await).await
     }
+}
 
-    /// The exit status of a server that ended by itself, once.
-    pub fn ended(&mut self) -> Result<Option<ExitStatus>, ServerError> {
-        self.process.ended()
+impl<K> Deref for Server<K> {
+    type Target = Process;
+
+    fn deref(&self) -> &Process {
+        &self.process
     }
+}
 
-    /// SIGSTOP: the server keeps its connections and answers nothing.
-    pub fn freeze(&self) -> Result<(), ServerError> {
-        self.process.freeze()
-    }
-
-    /// SIGCONT after [`Server::freeze`].
-    pub fn thaw(&self) -> Result<(), ServerError> {
-        self.process.thaw()
+impl<K> DerefMut for Server<K> {
+    fn deref_mut(&mut self) -> &mut Process {
+        &mut self.process
     }
 }
