@@ -119,6 +119,10 @@ pub enum ServerError {
 }
 
 impl ServerError {
+    fn missing(what: impl Into<String>) -> Self {
+        ServerError::Prepare { what: what.into(), error: io::ErrorKind::NotFound.into() }
+    }
+
     fn prepare(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |error| ServerError::Prepare { what, error }

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use super::ServerError;
 use super::port::Port;
-use super::process::{Probe, Process};
+use super::process::Process;
 use super::server::{Server, ServerKind};
 use dwell::clock;
 
@@ -24,13 +24,9 @@ pub struct Dwell {
 
 impl ServerKind for Dwell {
     /// Ready once `/readyz` answers 200.
-    async fn probe(&self, port: u16, _: &Path, _: u32) -> Probe {
-        let ready = clock::timeout(Duration::from_secs(2), get(port, "/readyz")).await;
-        if matches!(ready, Some(Ok(answer)) if answer.starts_with("HTTP/1.1 200")) {
-            Probe::Ready
-        } else {
-            Probe::NotYet
-        }
+    async fn is_ready(&self, port: u16, _: &Path, _: u32) -> bool {
+        let answer = clock::timeout(Duration::from_secs(2), get(port, "/readyz")).await;
+        matches!(answer, Some(Ok(answer)) if answer.starts_with("HTTP/1.1 200"))
     }
 }
 
@@ -46,17 +42,14 @@ impl DwellServer {
     /// As [`DwellServer::start`], but not started: [`DwellServer::restart`] starts it.
     pub fn prepare(program: PathBuf, settings: &str) -> Result<Self, ServerError> {
         let mut process = Process::new("dwell", program)?;
-        let file = process.dir().join("dwell.toml");
         let port = process.port();
         let http = Port::reserve()?;
         let own = format!(
             "[probes]\nlisten = \"127.0.0.1:{port}\"\n\n[http]\nlisten = \"127.0.0.1:{}\"\n",
             http.number
         );
-        let settings = format!("{settings}\n{own}");
-        std::fs::write(&file, settings)
-            .map_err(ServerError::prepare(format!("the file {}", file.display())))?;
-        process.set_args(vec!["run".to_owned(), "-c".to_owned(), file.display().to_string()]);
+        let file = process.write("dwell.toml", &format!("{settings}\n{own}"))?;
+        process.set_args(vec!["run".to_owned(), "-c".to_owned(), file]);
         Ok(Server::over(process, Dwell { http }))
     }
 

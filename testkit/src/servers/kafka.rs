@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use super::port::Port;
-use super::process::{Probe, Process};
+use super::process::Process;
 use super::server::{Server, ServerKind};
 use super::{ServerError, find};
 
@@ -36,11 +36,9 @@ pub struct Kafka {
 
 impl ServerKind for Kafka {
     /// Ready once the log has the start line. Each start begins a new log.
-    async fn probe(&self, _: u16, dir: &Path, _: u32) -> Probe {
-        match tokio::fs::read_to_string(dir.join("log")).await {
-            Ok(text) if text.contains(START_LOG_LINE) => Probe::Ready,
-            _ => Probe::NotYet,
-        }
+    async fn is_ready(&self, _: u16, dir: &Path, _: u32) -> bool {
+        let log = tokio::fs::read_to_string(dir.join("log")).await;
+        log.is_ok_and(|log| log.contains(START_LOG_LINE))
     }
 }
 
@@ -54,15 +52,13 @@ impl KafkaServer {
         let mut process = Process::new("kafka", java.clone())?;
         let controller = Port::reserve()?;
         let link = options.proxy.map(|_| Port::reserve()).transpose()?;
-        let file = process.dir().join("server.properties");
         let config = config(
             &options,
             [process.port(), controller.number],
             link.as_ref().map(|link| link.number),
             process.dir(),
         );
-        std::fs::write(&file, config)
-            .map_err(ServerError::prepare(format!("the file {}", file.display())))?;
+        process.write("server.properties", &config)?;
         let args = |class: &str, rest: &[&str]| {
             // A small heap and the fast compiler: the process is short-lived.
             let fixed = [

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
 
-use super::process::{Probe, Process};
+use super::process::Process;
 use super::server::{Server, ServerKind};
 use super::{ServerError, find};
 use dwell::clock;
@@ -31,13 +31,9 @@ pub struct Nats {
 
 impl ServerKind for Nats {
     /// Ready once the first line of the server has its name and says that JetStream is enabled.
-    async fn probe(&self, port: u16, dir: &Path, _: u32) -> Probe {
-        let Some(info) = info(port).await else { return Probe::NotYet };
-        if info["server_name"] == name(dir) && info["jetstream"] == true {
-            Probe::Ready
-        } else {
-            Probe::NotYet
-        }
+    async fn is_ready(&self, port: u16, dir: &Path, _: u32) -> bool {
+        let Some(info) = info(port).await else { return false };
+        info["server_name"] == name(dir) && info["jetstream"] == true
     }
 }
 
@@ -45,11 +41,9 @@ impl NatsServer {
     /// Starts a server and returns it ready.
     pub async fn start(options: NatsOptions) -> Result<Self, ServerError> {
         let mut process = Process::new("nats-server", find::nats_server()?)?;
-        let file = process.dir().join("nats.conf");
         let config = config(&options, process.port(), process.dir());
-        std::fs::write(&file, config)
-            .map_err(ServerError::prepare(format!("the file {}", file.display())))?;
-        process.set_args(vec!["--config".to_owned(), file.display().to_string()]);
+        let file = process.write("nats.conf", &config)?;
+        process.set_args(vec!["--config".to_owned(), file]);
         Server::started(process, Nats { options }).await
     }
 
@@ -60,13 +54,9 @@ impl NatsServer {
 
     /// `nats://127.0.0.1:PORT`, with the credentials if there are any.
     pub fn url(&self) -> String {
-        let credentials = self
-            .kind
-            .options
-            .credentials
-            .as_ref()
-            .map_or(String::new(), |credentials| format!("{credentials}@"));
-        format!("nats://{credentials}127.0.0.1:{}", self.port())
+        let credentials = self.kind.options.credentials.as_ref();
+        let login = credentials.map_or(String::new(), |credentials| format!("{credentials}@"));
+        format!("nats://{login}127.0.0.1:{}", self.port())
     }
 }
 

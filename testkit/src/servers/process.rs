@@ -17,14 +17,6 @@ use dwell::clock;
 /// The interval between two checks of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The result of one readiness check.
-pub enum Probe {
-    /// The started child itself serves on the port.
-    Ready,
-    /// The child may still become ready.
-    NotYet,
-}
-
 /// A server process. It is killed and its folder is removed when the value is dropped.
 #[derive(Debug)]
 pub struct Process {
@@ -99,12 +91,19 @@ impl Process {
         self.keeps_logs = true;
     }
 
-    /// Starts the child and waits until `look` reports it ready; `look` gets the child's process
-    /// id.
+    /// Writes a file of its folder. Returns its path.
+    pub(super) fn write(&self, name: &str, text: &str) -> Result<String, ServerError> {
+        let path = self.dir().join(name);
+        let written = fs::write(&path, text);
+        written.map_err(ServerError::prepare(format!("the file {}", path.display())))?;
+        Ok(path.display().to_string())
+    }
+
+    /// Starts the child and waits until `is_ready` says so of the child with this process id.
     /// A taken port is waited for: the caller already knows its number.
     pub(super) async fn start(
         &mut self,
-        mut look: impl AsyncFnMut(u32) -> Probe,
+        mut is_ready: impl AsyncFnMut(u32) -> bool,
     ) -> Result<(), ServerError> {
         let ready = clock::timeout(TIMEOUT, async {
             loop {
@@ -114,7 +113,7 @@ impl Process {
                     if let Some(status) = self.ended()? {
                         break status;
                     }
-                    if matches!(look(pid).await, Probe::Ready) {
+                    if is_ready(pid).await {
                         return Ok(());
                     }
                 };

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::port::Port;
-use super::process::{Probe, Process};
+use super::process::Process;
 use super::server::{Server, ServerKind};
 use super::{ServerError, find};
 use dwell::clock;
@@ -34,17 +34,11 @@ pub struct Rabbit {
 
 impl ServerKind for Rabbit {
     /// Ready once it greets with the name of its node: the listener is the last step of the start.
-    async fn probe(&self, port: u16, dir: &Path, _: u32) -> Probe {
-        let Some(Ok(greeting)) = clock::timeout(Duration::from_secs(2), greeting(port)).await
-        else {
-            return Probe::NotYet;
-        };
+    async fn is_ready(&self, port: u16, dir: &Path, _: u32) -> bool {
+        let greeting = clock::timeout(Duration::from_secs(2), greeting(port)).await;
+        let Some(Ok(greeting)) = greeting else { return false };
         let name = format!("{}@", name(dir));
-        if greeting.windows(name.len()).any(|part| part == name.as_bytes()) {
-            Probe::Ready
-        } else {
-            Probe::NotYet
-        }
+        greeting.windows(name.len()).any(|part| part == name.as_bytes())
     }
 }
 
@@ -53,13 +47,8 @@ impl RabbitServer {
     pub async fn start(options: RabbitOptions) -> Result<Self, ServerError> {
         let mut process = Process::new("rabbitmq-server", find::rabbitmq_server()?)?;
         let tools = Port::reserve()?;
-        for (file, text) in
-            [("rabbitmq.conf", config(&options, process.port())), ("plugins", "[].\n".to_owned())]
-        {
-            let path = process.dir().join(file);
-            std::fs::write(&path, text)
-                .map_err(ServerError::prepare(format!("the file {}", path.display())))?;
-        }
+        process.write("rabbitmq.conf", &config(&options, process.port()))?;
+        process.write("plugins", "[].\n")?;
         let env = surroundings(process.dir(), tools.number);
         process.set_env(env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         Server::started(process, Rabbit { tools }).await

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::process::{Probe, Process};
+use super::process::Process;
 use super::resp::{self, At, ask};
 use super::server::{Server, ServerKind};
 use super::{ServerError, find};
@@ -54,18 +54,42 @@ pub struct Redis {
 }
 
 impl ServerKind for Redis {
-    async fn probe(&self, port: u16, dir: &Path, pid: u32) -> Probe {
-        probe_server(port, dir, pid, &self.options).await
+    /// Ready once the data is loaded, the answering process is the started one, and a replica has
+    /// caught up: by its own report and by the report of its master, because only then does WAIT
+    /// count it.
+    async fn is_ready(&self, port: u16, dir: &Path, pid: u32) -> bool {
+        let own = self.info(&self.at(port, dir)).await;
+        let says = |line: &str| own.iter().any(|said| said == line);
+        if !says(&format!("process_id:{pid}")) || !says("loading:0") {
+            return false;
+        }
+        let Some(master) = self.options.replica_of else { return true };
+        let masters = self.info(&At::Port(master)).await;
+        let online = format!("port={port},state=online");
+        says("master_link_status:up")
+            && masters.iter().any(|said| said.starts_with("slave") && said.contains(&online))
+    }
+}
+
+impl Redis {
+    /// The address without TLS.
+    fn at(&self, port: u16, dir: &Path) -> At {
+        if self.options.tls.is_some() { At::Socket(socket(dir)) } else { At::Port(port) }
+    }
+
+    /// The answer to INFO; empty if none comes in time.
+    async fn info(&self, at: &At) -> Vec<String> {
+        let answer = ask(at, self.options.password.as_deref(), &["INFO"]);
+        let answer = clock::timeout(Duration::from_secs(2), answer).await;
+        answer.and_then(Result::ok).unwrap_or_default()
     }
 }
 
 impl RedisServer {
     /// Starts a server and returns it ready.
     pub async fn start(options: RedisOptions) -> Result<Self, ServerError> {
-        let mut process = Process::new(
-            "redis-server",
-            options.program.clone().map_or_else(find::redis_server, Ok)?,
-        )?;
+        let program = options.program.clone().map_or_else(find::redis_server, Ok)?;
+        let mut process = Process::new("redis-server", program)?;
         process.set_args(args(&options, process.port(), process.dir()));
         Server::started(process, Redis { options }).await
     }
@@ -73,19 +97,19 @@ impl RedisServer {
     /// Makes it replicate the Redis on this port of 127.0.0.1, or none, from its next start.
     pub fn follow(&mut self, master: Option<u16>) {
         self.kind.options.replica_of = master;
+        self.set_own_args();
+    }
+
+    fn set_own_args(&mut self) {
         let args = args(&self.kind.options, self.port(), self.dir());
         self.process.set_args(args);
     }
 
     /// `redis://127.0.0.1:PORT` or `rediss://…`, with the password if there is one.
     pub fn url(&self) -> String {
-        let password = self
-            .kind
-            .options
-            .password
-            .as_ref()
-            .map_or(String::new(), |password| format!(":{password}@"));
-        let scheme = if self.kind.options.tls.is_some() { "rediss" } else { "redis" };
+        let RedisOptions { password, tls, .. } = &self.kind.options;
+        let password = password.as_ref().map_or(String::new(), |password| format!(":{password}@"));
+        let scheme = if tls.is_some() { "rediss" } else { "redis" };
         format!("{scheme}://{password}127.0.0.1:{}", self.port())
     }
 
@@ -94,8 +118,7 @@ impl RedisServer {
         self.order(&["CONFIG", "SET", "masterauth", password]).await?;
         self.order(&["CONFIG", "SET", "requirepass", password]).await?;
         self.kind.options.password = Some(password.to_owned());
-        let args = args(&self.kind.options, self.port(), self.dir());
-        self.process.set_args(args);
+        self.set_own_args();
         for kind in ["normal", "pubsub"] {
             self.order(&["CLIENT", "KILL", "TYPE", kind]).await?;
         }
@@ -104,12 +127,8 @@ impl RedisServer {
 
     /// Runs a command and returns the lines of its answer, without protocol marks.
     pub async fn order(&self, words: &[&str]) -> Result<Vec<String>, ServerError> {
-        resp::order(
-            &at(self.port(), self.dir(), &self.kind.options),
-            self.kind.options.password.as_deref(),
-            words,
-        )
-        .await
+        let at = self.kind.at(self.port(), self.dir());
+        resp::order(&at, self.kind.options.password.as_deref(), words).await
     }
 }
 
@@ -140,18 +159,13 @@ fn args(options: &RedisOptions, port: u16, dir: &Path) -> Vec<String> {
             ]);
         }
     }
-    match options.appendonly {
-        None => settings.push(("appendonly", "no".to_owned())),
-        Some(fsync) => {
-            settings.push(("appendonly", "yes".to_owned()));
-            let word = match fsync {
-                AppendFsync::Always => "always",
-                AppendFsync::EverySec => "everysec",
-                AppendFsync::No => "no",
-            };
-            settings.push(("appendfsync", word.to_owned()));
-        }
-    }
+    let fsync = options.appendonly.map(|fsync| match fsync {
+        AppendFsync::Always => "always",
+        AppendFsync::EverySec => "everysec",
+        AppendFsync::No => "no",
+    });
+    settings.push(("appendonly", if fsync.is_some() { "yes" } else { "no" }.to_owned()));
+    settings.extend(fsync.map(|word| ("appendfsync", word.to_owned())));
     settings.extend(options.maxmemory.iter().map(|value| ("maxmemory", value.clone())));
     settings
         .extend(options.maxmemory_policy.iter().map(|value| ("maxmemory-policy", value.clone())));
@@ -174,38 +188,4 @@ fn args(options: &RedisOptions, port: u16, dir: &Path) -> Vec<String> {
 /// The address without TLS of a server that speaks only TLS on its port.
 fn socket(dir: &Path) -> PathBuf {
     dir.join("redis.sock")
-}
-
-fn at(port: u16, dir: &Path, options: &RedisOptions) -> At {
-    if options.tls.is_some() { At::Socket(socket(dir)) } else { At::Port(port) }
-}
-
-/// Ready once the data is loaded, the answering process is the started one, and a replica has
-/// caught up: by its own report and by the report of its master, because only then does WAIT count
-/// it.
-async fn probe_server(port: u16, dir: &Path, pid: u32, options: &RedisOptions) -> Probe {
-    let Some(Ok(own)) =
-        clock::timeout(Duration::from_secs(2), info(&at(port, dir, options), options)).await
-    else {
-        return Probe::NotYet;
-    };
-    let says = |line: &str| own.iter().any(|said| said == line);
-    if !says(&format!("process_id:{pid}")) || !says("loading:0") {
-        return Probe::NotYet;
-    }
-    let Some(master) = options.replica_of else { return Probe::Ready };
-    let Some(Ok(masters)) =
-        clock::timeout(Duration::from_secs(2), info(&At::Port(master), options)).await
-    else {
-        return Probe::NotYet;
-    };
-    let online = masters.iter().any(|said| {
-        said.starts_with("slave") && said.contains(&format!("port={port},state=online"))
-    });
-    if says("master_link_status:up") && online { Probe::Ready } else { Probe::NotYet }
-}
-
-/// The answer to INFO.
-async fn info(at: &At, options: &RedisOptions) -> std::io::Result<Vec<String>> {
-    ask(at, options.password.as_deref(), &["INFO"]).await
 }

@@ -46,14 +46,10 @@ impl RedisCluster {
             // The default port of the links is above 65535 for many nodes.
             let port = Port::reserve()?;
             let mut options = options.clone();
-            options.more.extend(
-                [
-                    ("cluster-enabled", "yes"),
-                    ("cluster-node-timeout", NODE_TIMEOUT),
-                    ("cluster-port", &port.number.to_string()),
-                ]
-                .map(|(name, value)| (name.to_owned(), value.to_owned())),
-            );
+            let bus = port.number.to_string();
+            let own = [("enabled", "yes"), ("node-timeout", NODE_TIMEOUT), ("port", &bus)];
+            let own = own.map(|(name, value)| (format!("cluster-{name}"), value.to_owned()));
+            options.more.extend(own);
             cluster.nodes.push(RedisServer::start(options).await?);
             cluster._ports.push(port);
         }
@@ -127,26 +123,20 @@ impl RedisCluster {
 
     /// As [`RedisCluster::master_of`], without asking this node.
     async fn master_but(&self, slot: u16, dead: Option<usize>) -> Result<usize, ServerError> {
-        for (_, node) in self
-            .nodes
-            .iter()
-            .enumerate()
-            .filter(|(at, node)| Some(*at) != dead && node.pid().is_some())
-        {
+        for (at, node) in self.nodes.iter().enumerate() {
+            if Some(at) == dead || node.pid().is_none() {
+                continue;
+            }
             let nodes = view(node).await.unwrap_or_default();
-            let owner = nodes.iter().find(|node| {
-                node.is_master
-                    && node.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot))
-            });
-            if let Some(at) =
-                owner.and_then(|owner| self.nodes.iter().position(|node| node.port() == owner.port))
-            {
+            let holds = |(first, last): &(u16, u16)| (*first..=*last).contains(&slot);
+            let owner = nodes.iter().find(|node| node.is_master && node.slots.iter().any(holds));
+            let at = owner
+                .and_then(|owner| self.nodes.iter().position(|node| node.port() == owner.port));
+            if let Some(at) = at {
                 return Ok(at);
             }
         }
-        Err(ServerError::prepare(format!("the master of slot {slot}"))(std::io::Error::other(
-            "no node knows it",
-        )))
+        Err(ServerError::missing(format!("the master of slot {slot}, as a running node knows it")))
     }
 
     /// A slot of this master.
@@ -154,12 +144,9 @@ impl RedisCluster {
         let port = self.nodes[master].port();
         let nodes = view(&self.nodes[master]).await.unwrap_or_default();
         let first = nodes.iter().find(|node| node.port == port).and_then(|node| node.slots.first());
-        let none = || {
-            ServerError::prepare(format!("a slot of the node on port {port}"))(
-                std::io::ErrorKind::NotFound.into(),
-            )
-        };
-        first.map(|(first, _)| *first).ok_or_else(none)
+        first
+            .map(|(first, _)| *first)
+            .ok_or_else(|| ServerError::missing(format!("a slot of the node on port {port}")))
     }
 
     /// The slot of a key.
@@ -210,12 +197,8 @@ impl RedisCluster {
                 replica = Some(at);
             }
         }
-        let none = || {
-            ServerError::prepare(format!("the replica of port {port}"))(
-                std::io::ErrorKind::NotFound.into(),
-            )
-        };
-        let replica = replica.ok_or_else(none)?;
+        let replica =
+            replica.ok_or_else(|| ServerError::missing(format!("the replica of port {port}")))?;
         let is_master = async |at: usize| {
             let role = self.nodes[at].order(&["ROLE"]).await.unwrap_or_default();
             role.first().is_some_and(|role| role == "master")
@@ -247,7 +230,7 @@ impl RedisCluster {
                 return Ok(masters);
             }
         }
-        Err(ServerError::prepare("the masters")(std::io::Error::other("no node knows them")))
+        Err(ServerError::missing("the masters, as a running node knows them"))
     }
 
     /// Waits until another running node is the master of this slot. The given node may be frozen.

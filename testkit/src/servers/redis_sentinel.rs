@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::process::{Probe, Process};
+use super::process::Process;
 use super::redis::{RedisOptions, RedisServer};
 use super::resp::{self, At, ask};
 use super::server::{Server, ServerKind};
@@ -29,15 +29,9 @@ pub struct Sentinel {
 
 impl ServerKind for Sentinel {
     /// Ready once the started process itself answers.
-    async fn probe(&self, port: u16, _: &Path, pid: u32) -> Probe {
-        let own = ask(&At::Port(port), self.password.as_deref(), &["INFO", "server"])
-            .await
-            .unwrap_or_default();
-        if own.iter().any(|line| *line == format!("process_id:{pid}")) {
-            Probe::Ready
-        } else {
-            Probe::NotYet
-        }
+    async fn is_ready(&self, port: u16, _: &Path, pid: u32) -> bool {
+        let own = ask(&At::Port(port), self.password.as_deref(), &["INFO", "server"]).await;
+        own.unwrap_or_default().contains(&format!("process_id:{pid}"))
     }
 }
 
@@ -91,18 +85,13 @@ impl RedisSentinel {
         let port = master.port();
         let mut servers = vec![master];
         for _ in 0..replicas {
-            servers.push(
-                RedisServer::start(RedisOptions { replica_of: Some(port), ..options.clone() })
-                    .await?,
-            );
+            let replica = RedisOptions { replica_of: Some(port), ..options.clone() };
+            servers.push(RedisServer::start(replica).await?);
         }
         let mut sentinels = Vec::new();
         for _ in 0..SENTINELS {
-            let mut process = Process::new(
-                "redis-sentinel",
-                options.program.clone().map_or_else(find::redis_server, Ok)?,
-            )?;
-            let file = process.dir().join("sentinel.conf");
+            let program = options.program.clone().map_or_else(find::redis_server, Ok)?;
+            let mut process = Process::new("redis-sentinel", program)?;
             let mut lines = format!(
                 "port {}\nbind 127.0.0.1\ndir {}\nsentinel monitor {MASTER} 127.0.0.1 {port} 2\nsentinel down-after-milliseconds {MASTER} {DOWN_AFTER_MS}\n\
                  sentinel failover-timeout {MASTER} {failover_ms}\nsentinel parallel-syncs {MASTER} 1\n",
@@ -115,12 +104,10 @@ impl RedisSentinel {
             if let Some(guard) = guard {
                 lines += &format!("requirepass {guard}\n");
             }
-            std::fs::write(&file, lines)
-                .map_err(ServerError::prepare(format!("the file {}", file.display())))?;
-            process.set_args(vec![file.display().to_string(), "--sentinel".to_owned()]);
-            sentinels.push(
-                Server::started(process, Sentinel { password: guard.map(str::to_owned) }).await?,
-            );
+            let file = process.write("sentinel.conf", &lines)?;
+            process.set_args(vec![file, "--sentinel".to_owned()]);
+            let sentinel = Sentinel { password: guard.map(str::to_owned) };
+            sentinels.push(Server::started(process, sentinel).await?);
         }
         let all = RedisSentinel { servers, sentinels, replicas };
         all.whole().await?;

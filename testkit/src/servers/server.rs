@@ -4,13 +4,12 @@ use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
 use super::ServerError;
-use super::process::{Probe, Process};
+use super::process::Process;
 
 /// A kind of server: its options, and how to find out that it is ready.
 pub trait ServerKind: Send + Sync {
-    /// Checks once whether the child `pid`, which listens on `port` and has the folder `dir`, is
-    /// ready.
-    fn probe(&self, port: u16, dir: &Path, pid: u32) -> impl Future<Output = Probe> + Send;
+    /// Checks once whether the child `pid` itself, which has the folder `dir`, serves on `port`.
+    fn is_ready(&self, port: u16, dir: &Path, pid: u32) -> impl Future<Output = bool> + Send;
 }
 
 /// A private server, with the operations of its [`Process`]. It is killed and its data is removed
@@ -39,7 +38,7 @@ impl<K: ServerKind> Server<K> {
     pub async fn restart(&mut self) -> Result<(), ServerError> {
         self.process.kill()?;
         let (port, dir) = (self.process.port(), self.process.dir().to_owned());
-        self.process.start(async |pid| self.kind.probe(port, &dir, pid).await).await
+        self.process.start(async |pid| self.kind.is_ready(port, &dir, pid).await).await
     }
 }
 
