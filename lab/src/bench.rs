@@ -119,7 +119,8 @@ impl Options {
     }
 }
 
-fn per_second(jobs: u64, us: i64) -> f64 {
+/// Jobs a second.
+pub(crate) fn per_second(jobs: u64, us: i64) -> f64 {
     if us <= 0 { 0.0 } else { jobs as f64 * 1e6 / us as f64 }
 }
 

@@ -118,7 +118,7 @@ pub(super) async fn steady(
     plan.sort_unstable();
     fixture.say(&format!("{} jobs, {rate} of them due each second for {secs} s", plan.len()));
     let to = Destination::new(REQUEST_DESTINATION);
-    let mut sending = Latencies::new();
+    let mut sending = Latencies::default();
     let mut rest = plan.as_slice();
     while !rest.is_empty() {
         let now_us = clock::wall_us();

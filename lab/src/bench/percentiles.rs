@@ -30,21 +30,14 @@ pub struct Percentiles {
 }
 
 impl Default for Latencies {
+    /// Three digits of any time from 1 µs to a day.
     fn default() -> Self {
-        Self::new()
+        let histogram = Histogram::new_with_bounds(1, LONGEST_US, 3);
+        Latencies { histogram: histogram.expect("1 < LONGEST_US / 2, and 3 digits are at most 5") }
     }
 }
 
 impl Latencies {
-    /// An empty histogram.
-    pub fn new() -> Self {
-        // Three digits of any time from 1 µs to a day: valid bounds of a histogram.
-        Latencies {
-            histogram: Histogram::new_with_bounds(1, LONGEST_US, 3)
-                .expect("1 < LONGEST_US / 2, and 3 digits are at most 5"),
-        }
-    }
-
     /// Adds a latency, µs; a negative one counts as zero.
     pub fn add(&mut self, us: i64) {
         self.histogram.saturating_record(u64::try_from(us).unwrap_or(0));
@@ -81,7 +74,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_those_of_the_times() {
-        let mut times = Latencies::new();
+        let mut times = Latencies::default();
         assert_eq!(times.percentiles(), Percentiles::default());
         (1..=1000).for_each(|ms| times.add(ms * 1000));
         let spread = times.percentiles();
@@ -96,7 +89,7 @@ mod tests {
 
     #[test]
     fn times_past_the_bounds_are_kept_at_them() {
-        let mut times = Latencies::new();
+        let mut times = Latencies::default();
         times.add(-5);
         times.add(i64::MAX);
         let spread = times.percentiles();

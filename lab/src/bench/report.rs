@@ -68,7 +68,7 @@ pub struct Figure {
 }
 
 /// A measurement of one setup.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Report {
     /// Its name: `drain`, `lateness`, …
     pub bench: String,
@@ -92,18 +92,7 @@ pub struct Report {
 impl Report {
     /// A report without runs.
     pub fn new(bench: &str, setup: Setup, command: String) -> Self {
-        let (bench, machine, result) =
-            (bench.to_owned(), Machine::default(), RoundResult::default());
-        Report {
-            bench,
-            setup,
-            runs: 0,
-            figures: BTreeMap::new(),
-            order: Vec::new(),
-            result,
-            machine,
-            command,
-        }
+        Report { bench: bench.to_owned(), setup, command, ..Report::default() }
     }
 
     /// Adds a run.
@@ -111,19 +100,17 @@ impl Report {
         self.runs += 1;
         self.result += run.result;
         for (kind, value) in &run.figures {
-            let figure = self.figures.entry(kind.name.to_owned()).or_insert_with(|| {
-                self.order.push(kind.name.to_owned());
-                Figure {
-                    name: kind.name.to_owned(),
-                    unit: kind.unit,
-                    median: 0.0,
-                    least: 0.0,
-                    most: 0.0,
-                    runs: Vec::new(),
-                }
-            });
-            figure.add(*value);
+            self.figure(kind.name, kind.unit).add(*value);
         }
+    }
+
+    /// The value of this name, which may have no run yet.
+    fn figure(&mut self, name: &str, unit: Unit) -> &mut Figure {
+        self.figures.entry(name.to_owned()).or_insert_with(|| {
+            self.order.push(name.to_owned());
+            let (name, runs) = (name.to_owned(), Vec::new());
+            Figure { name, unit, median: 0.0, least: 0.0, most: 0.0, runs }
+        })
     }
 
     /// Adds the runs of another report of the same setup; false if the setup differs.
@@ -133,14 +120,9 @@ impl Report {
         if same {
             self.runs += other.runs;
             self.result += other.result;
-            for figure in other.in_order() {
-                match self.figures.get_mut(&figure.name) {
-                    Some(own) => figure.runs.iter().for_each(|value| own.add(*value)),
-                    None => {
-                        self.order.push(figure.name.clone());
-                        self.figures.insert(figure.name.clone(), figure.clone());
-                    }
-                }
+            for Figure { name, unit, runs, .. } in other.in_order() {
+                let own = self.figure(name, *unit);
+                runs.iter().for_each(|value| own.add(*value));
             }
         }
         same
@@ -190,10 +172,9 @@ impl Figure {
     /// The minimum and the maximum; empty for a single run.
     pub fn range(&self) -> String {
         if self.runs.len() < 2 {
-            String::new()
-        } else {
-            format!("{} – {}", number(self.least, self.unit), show(self.most, self.unit))
+            return String::new();
         }
+        format!("{} – {}", number(self.least, self.unit), show(self.most, self.unit))
     }
 }
 

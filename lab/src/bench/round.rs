@@ -14,7 +14,7 @@ use crate::sums::sums;
 pub const BODY_MIN: usize = 16;
 
 /// One round of jobs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Round {
     id: u64,
     size: usize,
@@ -57,18 +57,7 @@ pub struct RoundResult {
 impl Round {
     /// A round of this number with bodies of `size` bytes ([`BODY_MIN`] at least).
     pub fn new(id: u64, size: usize) -> Self {
-        let (jobs, times) = (Vec::new(), Latencies::new());
-        Round {
-            id,
-            size: size.max(BODY_MIN),
-            jobs,
-            times,
-            arrived: 0,
-            damaged: 0,
-            stray: 0,
-            first_us: None,
-            last_us: None,
-        }
+        Round { id, size: size.max(BODY_MIN), ..Round::default() }
     }
 
     /// Enters a job with this due time (epoch ms). Returns its body.

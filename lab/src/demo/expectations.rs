@@ -87,7 +87,7 @@ impl Expectations {
         };
         Expectations {
             entries: plan.into_iter().map(entry).collect(),
-            times: Latencies::new(),
+            times: Latencies::default(),
             odd: Vec::new(),
         }
     }

@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 
 use super::receiving::{Hosts, PATH, Process};
 use super::settings;
+use crate::bench::per_second;
 use crate::client::Link;
 use crate::queue::place::Place;
 
@@ -78,22 +79,16 @@ pub async fn run(options: Options, say: fn(&str)) -> Result<Figures, Failure> {
     let place = Place::start(&settings(&receiver.ports, "15s")).await?;
     let mut figures = Figures::default();
     // The first of each opens connections and loads scripts.
-    dwell(
-        &place,
-        &mut receiver,
-        &target,
-        Options { jobs: options.jobs.min(2000), ..options },
-        &mut Figures::default(),
-    )
-    .await?;
+    let few = Options { jobs: options.jobs.min(2000), ..options };
+    dwell(&place, &mut receiver, &target, few, &mut Figures::default()).await?;
     for _ in 0..options.runs {
         let per_s = dwell(&place, &mut receiver, &target, options, &mut figures).await?;
         say(&format!("Dwell: {per_s:.0} jobs a second"));
         figures.dwell_per_s.push(per_s);
-        let own = || Usage::of([std::process::id()]).unwrap_or_default();
-        let before = own();
+        let own = Some(std::process::id());
+        let before = used(own);
         let per_s = bare(&mut receiver, &target, options).await?;
-        figures.bare_us = (own() - before).cpu_us_each(options.jobs);
+        figures.bare_us = (used(own) - before).cpu_us_each(options.jobs);
         say(&format!("the bare client: {per_s:.0} requests a second"));
         figures.bare_per_s.push(per_s);
     }
@@ -103,14 +98,14 @@ pub async fn run(options: Options, say: fn(&str)) -> Result<Figures, Failure> {
     Ok(figures)
 }
 
+fn used(pid: Option<u32>) -> Usage {
+    Usage::of(pid).unwrap_or_default()
+}
+
 fn median(of: &[f64]) -> f64 {
     let mut of = of.to_vec();
     of.sort_by(f64::total_cmp);
     of.get(of.len() / 2).copied().unwrap_or_default()
-}
-
-fn per_second(jobs: u64, us: i64) -> f64 {
-    jobs as f64 * 1e6 / us.max(1) as f64
 }
 
 async fn dwell(
@@ -124,26 +119,19 @@ async fn dwell(
     let due_ms =
         clock::wall_ms() + 3000 + i64::try_from(options.jobs * 1000 / SCHEDULED_PER_S).unwrap_or(0);
     let body = "x".repeat(options.body);
-    Link::to(place.port())
-        .schedule(
-            (0..options.jobs).map(|_| json!({ "target": target, "until": due_ms, "body": body })),
-        )
-        .await?;
+    let job = |_| json!({ "target": target, "until": due_ms, "body": body });
+    Link::to(place.port()).schedule((0..options.jobs).map(job)).await?;
     if clock::wall_ms() > due_ms - 500 {
-        return Err(Failure::Unexpected(format!(
-            "{} jobs were not scheduled before they were due",
-            options.jobs
-        )));
+        let jobs = options.jobs;
+        let late = format!("{jobs} jobs were not scheduled before they were due");
+        return Err(Failure::Unexpected(late));
     }
     clock::sleep(clock::micros((due_ms - 300 - clock::wall_ms()) * 1000)).await;
     let pids = [place.dwell.pid(), place.redis.pid(), receiver.pid()];
-    let used = || pids.map(|pid| Usage::of(pid).unwrap_or_default());
-    let before = used();
+    let before = pids.map(used);
     let counts = receiver.answered(options.jobs, ARRIVAL_TIMEOUT).await?;
-    let [of_dwell, of_redis, of_receiver] = used();
-    figures.dwell_us = (of_dwell - before[0]).cpu_us_each(options.jobs);
-    figures.redis_us = (of_redis - before[1]).cpu_us_each(options.jobs);
-    figures.receiver_us = (of_receiver - before[2]).cpu_us_each(options.jobs);
+    let each = |at: usize| (used(pids[at]) - before[at]).cpu_us_each(options.jobs);
+    (figures.dwell_us, figures.redis_us, figures.receiver_us) = (each(0), each(1), each(2));
     Ok(per_second(options.jobs, counts.last_us - due_ms * 1000))
 }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use dwell::clock;
 use dwell_testkit::environment::Failure;
-use dwell_testkit::usage::Usage;
 use serde::Serialize;
 use serde_json::json;
 
@@ -13,7 +12,7 @@ use super::receiving::{Hosts, PATH, Process};
 use super::settings;
 use crate::bench::percentiles::Percentiles;
 use crate::client::Link;
-use crate::queue::place::Place;
+use crate::queue::place::{Place, mib};
 
 /// The longest time without an arrival.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -73,12 +72,10 @@ pub struct Figures {
 /// # Errors
 /// The servers failed, or jobs did not arrive.
 pub async fn run(options: Options, say: fn(&str)) -> Result<Figures, Failure> {
-    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let mut receivers = Process::start(options.hosts).await?;
     let text = settings(&receivers.ports, &format!("{}s", options.timeout));
     let place = Place::start(&text).await?;
-    let used = || Usage::of(place.dwell.pid()).unwrap_or_default();
-    let used_by_redis = || Usage::of(place.redis.pid()).unwrap_or_default();
+    let used = || place.used()[0];
     let targets: Vec<String> =
         receivers.ports.iter().map(|port| format!("http://127.0.0.1:{port}{PATH}")).collect();
     let mut figures = Figures { idle_rss_mib: mib(used().rss), ..Figures::default() };
@@ -86,30 +83,21 @@ pub async fn run(options: Options, say: fn(&str)) -> Result<Figures, Failure> {
         ("x".repeat(options.body), options.hosts.healthy(), options.rate * options.secs);
     let mut link = Link::to(place.port());
     let (start_ms, before, began) =
-        (clock::wall_ms() + SCHEDULE_LEAD_MS + 1000, used(), clock::now());
-    let redis_before = used_by_redis();
-    let slow = targets.iter().skip(healthy).take(options.hosts.slow);
-    link.schedule(
-        slow.cycle()
-            .take(options.backlog)
-            .map(|target| json!({ "target": target, "until": start_ms, "body": body })),
-    )
-    .await?;
+        (clock::wall_ms() + SCHEDULE_LEAD_MS + 1000, place.used(), clock::now());
+    let job =
+        |target: &str, due_ms: i64| json!({ "target": target, "until": due_ms, "body": body });
+    let slow = targets.iter().skip(healthy).take(options.hosts.slow).cycle();
+    link.schedule(slow.take(options.backlog).map(|target| job(target, start_ms))).await?;
     let due_ms = |n: u64| start_ms + i64::try_from(n * 1000 / options.rate.max(1)).unwrap_or(0);
     let mut next = 0;
     while next < count {
         // Each second's jobs go in together, ahead of their time.
-        clock::sleep(clock::micros(
-            (due_ms(next) - SCHEDULE_LEAD_MS - clock::wall_ms()).max(0) * 1000,
-        ))
-        .await;
+        let wait_ms = due_ms(next) - SCHEDULE_LEAD_MS - clock::wall_ms();
+        clock::sleep(clock::micros(wait_ms.max(0) * 1000)).await;
         let batch = next..count.min(next + options.rate);
         let host = |n: u64| usize::try_from(n).unwrap_or(0) % targets.len();
         figures.jobs += batch.clone().filter(|n| host(*n) < healthy).count() as u64;
-        link.schedule(
-            batch.map(|n| json!({ "target": targets[host(n)], "until": due_ms(n), "body": body })),
-        )
-        .await?;
+        link.schedule(batch.map(|n| job(&targets[host(n)], due_ms(n)))).await?;
         next += options.rate;
         if (next / options.rate.max(1)).is_multiple_of(5) {
             let counts = receivers.counts().await?;
@@ -124,11 +112,16 @@ pub async fn run(options: Options, say: fn(&str)) -> Result<Figures, Failure> {
         }
     }
     let counts = receivers.answered(figures.jobs, ARRIVAL_TIMEOUT).await?;
-    let percent = |used: Usage| used.cpu_s() * 100.0 / began.elapsed().as_secs_f64();
-    (figures.dwell_percent, figures.redis_percent) =
-        (percent(used() - before), percent(used_by_redis() - redis_before));
-    (figures.late, figures.first_late, figures.peak_rss_mib) =
-        (counts.late, counts.first_late, mib(used().peak_rss));
-    (figures.late_answers, figures.unanswered) = (counts.late_answers, counts.unanswered);
-    Ok(figures)
+    let (now, secs) = (place.used(), began.elapsed().as_secs_f64());
+    let percent = |at: usize| (now[at] - before[at]).cpu_s() * 100.0 / secs;
+    Ok(Figures {
+        late: counts.late,
+        first_late: counts.first_late,
+        late_answers: counts.late_answers,
+        unanswered: counts.unanswered,
+        peak_rss_mib: mib(now[0].peak_rss),
+        dwell_percent: percent(0),
+        redis_percent: percent(1),
+        ..figures
+    })
 }

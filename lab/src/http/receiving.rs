@@ -35,9 +35,7 @@ pub struct Counts {
     pub late_answers: u64,
     /// Requests to receivers that say nothing.
     pub unanswered: u64,
-    /// The first and the last of the answered, epoch µs.
-    pub first_us: i64,
-    /// See `first_us`.
+    /// The last of the answered, epoch µs.
     pub last_us: i64,
     /// From due to arrival, of the answered.
     pub late: Percentiles,
@@ -50,7 +48,17 @@ struct Counting {
     counts: Counts,
     late: Latencies,
     first_late: Latencies,
-    first_due_ms: i64,
+    first_due_ms: Option<i64>,
+}
+
+impl Counting {
+    fn arrived(&mut self, due_ms: i64, late_us: i64) {
+        self.late.add(late_us);
+        let first_due_ms = *self.first_due_ms.get_or_insert(due_ms);
+        if due_ms < first_due_ms + 1000 {
+            self.first_late.add(late_us);
+        }
+    }
 }
 
 /// The receivers of one process: first those that answer, then those that answer late, then those
@@ -134,19 +142,9 @@ fn count(counting: &Mutex<Counting>, arrival: &Arrival, manner: Manner) -> Answe
             let counts = &mut counting.counts;
             counts.answered += 1;
             counts.last_us = arrival.at_us;
-            if counts.answered == 1 {
-                counts.first_us = arrival.at_us;
-            }
-            if let Some(due_ms) =
-                arrival.headers.get(DUE).and_then(|due| due.to_str().ok()?.parse::<i64>().ok())
-            {
-                counting.late.add(arrival.at_us - due_ms * 1000);
-                if counting.first_due_ms == 0 {
-                    counting.first_due_ms = due_ms;
-                }
-                if due_ms < counting.first_due_ms + 1000 {
-                    counting.first_late.add(arrival.at_us - due_ms * 1000);
-                }
+            let due = arrival.headers.get(DUE).and_then(|due| due.to_str().ok()?.parse::<i64>().ok());
+            if let Some(due_ms) = due {
+                counting.arrived(due_ms, arrival.at_us - due_ms * 1000);
             }
             status(200)
         }
@@ -160,9 +158,8 @@ fn count(counting: &Mutex<Counting>, arrival: &Arrival, manner: Manner) -> Answe
                 first_late: counting.first_late.percentiles(),
                 ..counting.counts
             };
-            Answer::Send(Response::new(Full::new(Bytes::from(
-                serde_json::to_vec(&counts).unwrap_or_default(),
-            ))))
+            let counts = serde_json::to_vec(&counts).unwrap_or_default();
+            Answer::Send(Response::new(Full::new(Bytes::from(counts))))
         }
     }
 }
@@ -180,14 +177,11 @@ impl Process {
     pub(super) async fn start(hosts: Hosts) -> Result<Process, Failure> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["http", "receive"]);
-        let numbers = [
-            ("--hosts", hosts.hosts as u64),
-            ("--hanging", hosts.hanging as u64),
-            ("--slow", hosts.slow as u64),
-        ];
-        for (name, number) in numbers.into_iter().chain([("--slow-ms", hosts.slow_ms)]) {
+        let Hosts { hosts, hanging, slow, slow_ms } = hosts;
+        for (name, number) in [("--hosts", hosts), ("--hanging", hanging), ("--slow", slow)] {
             command.args([name, &number.to_string()]);
         }
+        command.args(["--slow-ms", &slow_ms.to_string()]);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
         let mut line = String::new();

@@ -13,13 +13,12 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::limit;
-use super::place::Place;
+use super::place::{Place, mib};
 use crate::bench::percentiles::{Latencies, Percentiles};
 use crate::client::Link;
 use crate::client::answers::Fetched;
 use dwell::clock;
 use dwell_testkit::environment::Failure;
-use dwell_testkit::usage::Usage;
 
 const QUEUE: &str = "lab.jobs";
 
@@ -79,22 +78,13 @@ pub async fn run(options: Options, say: fn(&str)) -> Result<Figures, Failure> {
     limit::allow(options.idle.max(options.waiting).max(options.consumers))?;
     let place = Place::start("[queues.\"lab.*\"]\nttr = \"60s\"").await?;
     let port = place.port();
-    let mut figures =
-        Figures { base_rss_mib: mib(usage(&place.dwell.pid())), ..Figures::default() };
-    drain(&place, port, options, &mut figures).await?;
+    let mut figures = Figures { base_rss_mib: mib(place.used()[0].rss), ..Figures::default() };
+    drain(&place, options, &mut figures).await?;
     say(&format!("{:.0} jobs a second", figures.drain_per_s));
     figures.late = lateness(port, options).await?;
     say(&format!("late p50 {} ms, p99 {} ms", figures.late.p50_ms, figures.late.p99_ms));
-    idle(&place, port, options, &mut figures).await?;
+    idle(&place, options, &mut figures).await?;
     Ok(figures)
-}
-
-fn usage(pid: &Option<u32>) -> Usage {
-    Usage::of(*pid).unwrap_or_default()
-}
-
-fn mib(usage: Usage) -> f64 {
-    usage.rss as f64 / f64::from(1 << 20)
 }
 
 /// Schedules a job for each of these due times, from the number `from` on.
@@ -108,15 +98,10 @@ async fn schedule(
     Link::to(port).schedule((from..).zip(dues_ms).map(job)).await
 }
 
-async fn drain(
-    place: &Place,
-    port: u16,
-    options: Options,
-    figures: &mut Figures,
-) -> Result<(), Failure> {
-    let due = clock::wall_ms();
+async fn drain(place: &Place, options: Options, figures: &mut Figures) -> Result<(), Failure> {
+    let (port, due) = (place.port(), clock::wall_ms());
     schedule(port, 0, (0..options.jobs).map(|_| due), &"x".repeat(options.body)).await?;
-    let before = (usage(&place.dwell.pid()), usage(&place.redis.pid()));
+    let before = place.used();
     let (began, left) = (clock::now(), Arc::new(AtomicU64::new(options.jobs)));
     let mut consumers = JoinSet::new();
     for _ in 0..options.consumers {
@@ -144,14 +129,15 @@ async fn drain(
     }
     while consumers.join_next().await.is_some() {}
     let done = options.jobs - left.load(Ordering::Relaxed).min(options.jobs);
-    figures.drain_per_s = done as f64 / clock::now().duration_since(began).as_secs_f64();
-    figures.dwell_us = (usage(&place.dwell.pid()) - before.0).cpu_us_each(options.jobs);
-    figures.redis_us = (usage(&place.redis.pid()) - before.1).cpu_us_each(options.jobs);
+    figures.drain_per_s = done as f64 / began.elapsed().as_secs_f64();
+    let now = place.used();
+    let each = |at: usize| (now[at] - before[at]).cpu_us_each(options.jobs);
+    (figures.dwell_us, figures.redis_us) = (each(0), each(1));
     Ok(())
 }
 
 async fn lateness(port: u16, options: Options) -> Result<Percentiles, Failure> {
-    let (late, stop) = (Arc::new(Mutex::new(Latencies::new())), CancellationToken::new());
+    let (late, stop) = (Arc::new(Mutex::new(Latencies::default())), CancellationToken::new());
     let mut consumers = JoinSet::new();
     for _ in 0..options.waiting {
         let (late, stop) = (late.clone(), stop.clone());
@@ -188,12 +174,8 @@ async fn lateness(port: u16, options: Options) -> Result<Percentiles, Failure> {
     Ok(late)
 }
 
-async fn idle(
-    place: &Place,
-    port: u16,
-    options: Options,
-    figures: &mut Figures,
-) -> Result<(), Failure> {
+async fn idle(place: &Place, options: Options, figures: &mut Figures) -> Result<(), Failure> {
+    let port = place.port();
     let mut consumers = JoinSet::new();
     for at in 0..options.idle {
         consumers.spawn(async move {
@@ -219,11 +201,10 @@ async fn idle(
         clock::sleep(Duration::from_millis(100)).await;
     }
     clock::sleep(Duration::from_secs(2)).await;
-    let (before, began) = (usage(&place.dwell.pid()), clock::now());
+    let ([before, _], began) = (place.used(), clock::now());
     clock::sleep(Duration::from_secs(10)).await;
-    let now = usage(&place.dwell.pid());
-    figures.idle_percent =
-        (now - before).cpu_s() * 100.0 / clock::now().duration_since(began).as_secs_f64();
-    figures.idle_rss_mib = mib(now);
+    let [now, _] = place.used();
+    figures.idle_percent = (now - before).cpu_s() * 100.0 / began.elapsed().as_secs_f64();
+    figures.idle_rss_mib = mib(now.rss);
     Ok(())
 }
