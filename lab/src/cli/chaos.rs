@@ -1,5 +1,6 @@
 //! `dwell-lab chaos`: campaigns of faults.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::ExitCode;
@@ -128,17 +129,17 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 async fn campaign(args: Run) -> Result<bool, Failure> {
     let seed = args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
+    let repeat = repeat(&args, seed);
+    let usual = SystemOptions::default();
     let system = SystemOptions {
         broker: args.broker,
         redis: args.redis,
         instances: usize::from(args.instances),
         durability: args.durability,
         http: args.http,
-        ..SystemOptions::default()
+        program: args.program.unwrap_or(usual.program.clone()),
+        ..usual
     };
-    let system =
-        SystemOptions { program: args.program.clone().unwrap_or(system.program), ..system };
-    let repeat = repeat(&args, seed);
     let options = Options {
         system,
         seed,
@@ -153,11 +154,10 @@ async fn campaign(args: Run) -> Result<bool, Failure> {
     };
     let file = args.out.join(format!("report-{}.json", options.name()));
     campaign::remove_earlier(&file).map_err(|error| error.to_string())?;
+    let repeatable = |error: &dyn Display| format!("{error}\nto repeat: dwell-lab chaos {repeat}");
     let running: Pin<Box<dyn Future<Output = _>>> = Box::pin(campaign::run(options));
-    let outcome =
-        running.await.map_err(|error| format!("{error}\nto repeat: dwell-lab chaos {repeat}"))?;
-    injected(&outcome.verdict)
-        .map_err(|error| format!("{error}\nto repeat: dwell-lab chaos {repeat}"))?;
+    let outcome = running.await.map_err(|error| repeatable(&error))?;
+    injected(&outcome.verdict).map_err(|error| repeatable(&error))?;
     std::fs::write(&file, serde_json::to_string_pretty(&outcome.report)?)?;
     println!("{}", outcome.report);
     if !outcome.verdict.is_sound() {
@@ -185,24 +185,21 @@ fn injected(verdict: &Verdict) -> Result<(), Failure> {
 /// The arguments that repeat a run.
 fn repeat(args: &Run, seed: u64) -> String {
     let Run { broker, redis, duration, instances, rate, durability, dense, http, only, .. } = args;
-    let durability = words::word(durability);
-    let broker = broker.as_str();
+    let (broker, durability) = (broker.as_str(), words::word(durability));
+    let only: Vec<String> = only.iter().map(ToString::to_string).collect();
     let mut words = format!(
         "run --broker {broker} --duration {}ms --seed {seed} --instances {instances} --rate {rate} --durability {durability}",
         duration.as_millis()
     );
-    if *redis != RedisMode::Single {
-        words = format!("{words} --redis {}", words::word(redis));
-    }
-    if *dense {
-        words.push_str(" --dense");
-    }
-    if *http {
-        words.push_str(" --http");
-    }
-    if !only.is_empty() {
-        let only: Vec<String> = only.iter().map(ToString::to_string).collect();
-        words = format!("{words} --only {}", only.join(","));
+    for (is_set, flag) in [
+        (*redis != RedisMode::Single, format!(" --redis {}", words::word(redis))),
+        (*dense, " --dense".to_owned()),
+        (*http, " --http".to_owned()),
+        (!only.is_empty(), format!(" --only {}", only.join(","))),
+    ] {
+        if is_set {
+            words += &flag;
+        }
     }
     words
 }
@@ -210,21 +207,24 @@ fn repeat(args: &Run, seed: u64) -> String {
 fn again(file: &Path, into: Option<&Path>) -> Result<bool, Failure> {
     let history = History::read(file)?;
     let verdict = check(&history);
-    injected(&verdict).map_err(|error| format!("{}: {error}", file.display()))?;
+    of_file(file, injected(&verdict))?;
     let mut report = Report::of(&history, &verdict);
     report.runs.iter_mut().for_each(|run| run.checked_again = true);
     println!("{report}\n{verdict}");
     if let Some(into) = into {
-        std::fs::write(into, serde_json::to_string_pretty(&report)?)
-            .map_err(|error| format!("{}: {error}", into.display()))?;
+        of_file(into, std::fs::write(into, serde_json::to_string_pretty(&report)?))?;
     }
     Ok(verdict.is_sound())
 }
 
+/// Names the file in the error.
+fn of_file<T, E: Display>(file: &Path, result: Result<T, E>) -> Result<T, Failure> {
+    result.map_err(|error| format!("{}: {error}", file.display()).into())
+}
+
 fn read(file: &Path) -> Result<Report, Failure> {
-    let text =
-        std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    Ok(serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?)
+    let text = of_file(file, std::fs::read_to_string(file))?;
+    of_file(file, serde_json::from_str(&text))
 }
 
 fn merge(files: &[PathBuf]) -> Result<bool, Failure> {
@@ -235,14 +235,9 @@ fn merge(files: &[PathBuf]) -> Result<bool, Failure> {
     for file in files {
         let other = read(file)?;
         if let Some(run) = report.repeated(&other) {
-            return Err(format!(
-                "{}: {}, seed {} at {} is already in the report",
-                file.display(),
-                run.broker,
-                run.seed,
-                run.commit
-            )
-            .into());
+            let (broker, seed, commit) = (&run.broker, run.seed, &run.commit);
+            let known = format!("{broker}, seed {seed} at {commit} is already in the report");
+            return of_file(file, Err(known));
         }
         report = report.and(other);
     }
@@ -254,14 +249,13 @@ fn merge(files: &[PathBuf]) -> Result<bool, Failure> {
 fn write_page(file: &Path, into: &Path) -> Result<bool, Failure> {
     let report = read(file)?;
     if report.runs.is_empty() {
-        return Err(format!("{}: the report has no run", file.display()).into());
+        return of_file(file, Err("the report has no run"));
     }
     if let Some(run) = report.runs.iter().find(|run| !run.can_be_repeated()) {
         let (broker, seed, commit) = (&run.broker, run.seed, &run.commit);
         return Err(format!("{broker}, seed {seed}: its tree cannot be restored (commit `{commit}`); run it on a commit").into());
     }
     let old = std::fs::read_to_string(into).unwrap_or_default();
-    std::fs::write(into, page(&old, &report))
-        .map_err(|error| format!("{}: {error}", into.display()))?;
+    of_file(into, std::fs::write(into, page(&old, &report)))?;
     Ok(report.is_sound())
 }
