@@ -129,15 +129,11 @@ impl Run {
 
     /// Notes the lateness of the jobs.
     pub fn note_lateness(&mut self, late: &Percentiles) {
-        let Percentiles { p50_ms, p90_ms, p99_ms, p999_ms, max_ms, .. } = *late;
-        let kinds: [(&'static Metric, f64); 5] = [
-            (&LATE_P50, p50_ms),
-            (&LATE_P90, p90_ms),
-            (&LATE_P99, p99_ms),
-            (&LATE_P999, p999_ms),
-            (&LATE_MAX, max_ms),
-        ];
-        self.figures.extend(kinds);
+        self.note(&LATE_P50, late.p50_ms);
+        self.note(&LATE_P90, late.p90_ms);
+        self.note(&LATE_P99, late.p99_ms);
+        self.note(&LATE_P999, late.p999_ms);
+        self.note(&LATE_MAX, late.max_ms);
     }
 
     /// The last value of a metric.

@@ -138,6 +138,29 @@ impl Report {
         self.order.iter().filter_map(|name| self.figures.get(name))
     }
 
+    /// The broker, the setup as far as it is not the usual one, and the number of runs.
+    pub fn label(&self) -> String {
+        let Setup { broker, redis, instances, buckets, body, jobs, pending, rate, secs: _, load } =
+            &self.setup;
+        let bench = self.bench.as_str();
+        let parts = [
+            Some(broker.clone()),
+            jobs.map(|jobs| format!("{} jobs", number_of(jobs))),
+            load.map(|(jobs, body)| {
+                format!("load of {} × {} bytes", number_of(jobs), number_of(body as u64))
+            }),
+            (*pending > 0 || matches!(bench, "start" | "lateness"))
+                .then(|| format!("{} pending", number_of(*pending))),
+            rate.as_ref().map(|rate| words_of(rate, "/s")),
+            (*instances > 1 || bench == "scale").then(|| format!("{instances} × dwell")),
+            (*buckets != 16 || bench == "scale").then(|| format!("{buckets} buckets")),
+            (*body != 200).then(|| format!("{} bytes", number_of(*body as u64))),
+            (!redis.ends_with("everysec")).then(|| format!("redis {redis}")),
+            Some(if self.runs == 1 { "1 run".to_owned() } else { format!("{} runs", self.runs) }),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
     /// The problem of the result; `None` if all is well.
     pub fn wrong(&self) -> Option<String> {
         self.result.wrong()
@@ -178,36 +201,9 @@ impl Figure {
     }
 }
 
-impl fmt::Display for Setup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Setup { broker, redis, instances, buckets, body, jobs, pending, rate, secs, load } =
-            self;
-        write!(f, "{broker}")?;
-        jobs.map_or(Ok(()), |jobs| write!(f, ", {} jobs", number_of(jobs)))?;
-        match (rate, secs) {
-            (Some(rate), Some(secs)) => write!(f, ", {rate} jobs/s for {secs} s")?,
-            (_, Some(secs)) => write!(f, ", {secs} s")?,
-            _ => {}
-        }
-        load.map_or(Ok(()), |(jobs, body)| {
-            write!(f, ", a load of {} x {} bytes", number_of(jobs), number_of(body as u64))
-        })?;
-        write!(
-            f,
-            ", bodies of {body} bytes, {} pending, {instances} x dwell, {buckets} buckets, redis {redis}",
-            number_of(*pending)
-        )
-    }
-}
-
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let runs = if self.runs == 1 {
-            "1 run".to_owned()
-        } else {
-            format!("{} runs: median and range", self.runs)
-        };
-        write!(f, "{}: {}; {runs}", self.bench, self.setup)?;
+        write!(f, "{}: {}; median and range", self.bench, self.label())?;
         let width = self.order.iter().map(|name| name.len()).max().unwrap_or(0);
         for figure in self.in_order() {
             write!(

@@ -96,7 +96,7 @@ impl Expectations {
     /// screen.
     pub fn arrived(&mut self, arrival: &Arrival<'_>, at_us: i64) -> String {
         let Arrival { id, target, body, attempt, due_ms } = *arrival;
-        let Some(entry) = self.entries.iter_mut().find(|entry| entry.planned.id == id) else {
+        let Some(entry) = entry(&mut self.entries, id) else {
             self.odd.push(format!("a message with the unknown id {id} arrived"));
             return line("odd", id, "nobody sent this");
         };
@@ -112,16 +112,13 @@ impl Expectations {
         entry.early |= at_us < due_ms * 1000 || at_us < entry.due_ms * 1000;
         let late_us = at_us - due_ms * 1000;
         let asked = span(i64::try_from(entry.planned.delay_ms * 1000).unwrap_or(i64::MAX));
+        let mut how = format!("asked {asked}, {} late", span(late_us));
         if attempt == 1 {
             self.times.add(late_us);
-            line("arrived", id, &format!("asked {asked}, {} late", span(late_us)))
         } else {
-            line(
-                "arrived",
-                id,
-                &format!("asked {asked}, {} late, with attempt {attempt}", span(late_us)),
-            )
+            how += &format!(", with attempt {attempt}");
         }
+        line("arrived", id, &how)
     }
 
     /// Records a dead job.
@@ -148,11 +145,9 @@ impl Expectations {
     }
 
     fn word(&mut self, id: &str, word: &str) {
-        match self.entries.iter_mut().find(|entry| entry.planned.id == id) {
-            Some(Entry { word: said, .. }) if said.is_none() => *said = Some(word.to_owned()),
-            Some(Entry { word: said, .. }) => self
-                .odd
-                .push(format!("{id}: {word}, after {}", said.as_deref().unwrap_or_default())),
+        match entry(&mut self.entries, id).map(|entry| &mut entry.word) {
+            Some(Some(said)) => self.odd.push(format!("{id}: {word}, after {said}")),
+            Some(said) => *said = Some(word.to_owned()),
             None => self.odd.push(format!("{word} for the unknown id {id}")),
         }
     }
@@ -165,19 +160,10 @@ impl Expectations {
         error: &str,
         next_in_ms: u64,
     ) -> Option<String> {
-        let entry = self
-            .entries
-            .iter_mut()
-            .find(|entry| entry.planned.id == id && entry.failures < failures)?;
+        let entry = entry(&mut self.entries, id).filter(|entry| entry.failures < failures)?;
         entry.failures = failures;
-        Some(line(
-            "failed",
-            id,
-            &format!(
-                "attempt {failures}: {error}; again in {}",
-                span(i64::try_from(next_in_ms * 1000).unwrap_or(0))
-            ),
-        ))
+        let next = span(i64::try_from(next_in_ms * 1000).unwrap_or(0));
+        Some(line("failed", id, &format!("attempt {failures}: {error}; again in {next}")))
     }
 
     /// The number of failed attempts of this job.
@@ -253,11 +239,9 @@ impl Entry {
             return Some(format!("{id} arrived {} times, not {arrivals}", self.arrivals));
         }
         if said != expected {
-            return Some(format!(
-                "{id}: {}, not {}",
-                said.unwrap_or("nothing was said"),
-                expected.unwrap_or("nothing")
-            ));
+            let (said, expected) =
+                (said.unwrap_or("nothing was said"), expected.unwrap_or("nothing"));
+            return Some(format!("{id}: {said}, not {expected}"));
         }
         match self.planned.fate {
             Fate::Arrives(attempt) if attempt != self.attempt => {
@@ -270,19 +254,8 @@ impl Entry {
 
 impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Summary {
-            sent,
-            arrived,
-            retried,
-            dead,
-            cancelled,
-            rejected,
-            lost,
-            duplicates,
-            early,
-            lateness,
-            wrong,
-        } = self;
+        let Summary { sent, arrived, retried, dead, cancelled, rejected, .. } = self;
+        let Summary { lost, duplicates, early, lateness, wrong, .. } = self;
         writeln!(
             f,
             "sent {sent}: {arrived} arrived ({retried} of them after failed attempts), {dead} dead, {cancelled} cancelled, {rejected} rejected"
@@ -295,6 +268,10 @@ impl std::fmt::Display for Summary {
         )?;
         wrong.iter().try_for_each(|wrong| write!(f, "\nwrong: {wrong}"))
     }
+}
+
+fn entry<'a>(entries: &'a mut [Entry], id: &str) -> Option<&'a mut Entry> {
+    entries.iter_mut().find(|entry| entry.planned.id == id)
 }
 
 /// A line for the screen.

@@ -3,7 +3,7 @@
 
 use super::super::metric::{KINDS, Metric, kind_of};
 use super::super::number::number_of;
-use super::super::report::{Report, words_of};
+use super::super::report::Report;
 use super::block::{Block, cell};
 use super::comparison::{self, Peer};
 use super::plots;
@@ -89,12 +89,12 @@ pub(super) fn blocks(reports: &[Report], peers: &[Peer]) -> Result<Vec<Block>, F
             .collect();
         let row = |report: &&Report| -> Vec<String> {
             let cells = columns.iter().map(|kind| report.get(kind).map_or_else(String::new, cell));
-            std::iter::once(label(report)).chain(cells).collect()
+            std::iter::once(report.label()).chain(cells).collect()
         };
         blocks.push(Block::Table(std::iter::once(head).chain(own.iter().map(row)).collect()));
         let wrong: Vec<String> = own
             .iter()
-            .filter_map(|report| Some(format!("{}: {}", label(report), report.wrong()?)))
+            .filter_map(|report| Some(format!("{}: {}", report.label(), report.wrong()?)))
             .collect();
         let count: u64 = own.iter().map(|report| report.result.sent).sum();
         if !wrong.is_empty() {
@@ -126,34 +126,6 @@ pub(super) fn blocks(reports: &[Report], peers: &[Peer]) -> Result<Vec<Block>, F
         .map(|kind| vec![kind.name.replace('_', " "), kind.means.to_owned()]);
     blocks.push(Block::Table(std::iter::once(head).chain(rows).collect()));
     Ok(blocks)
-}
-
-/// The label that distinguishes a row from the others.
-fn label(report: &Report) -> String {
-    let setup = &report.setup;
-    let mut parts = vec![setup.broker.clone()];
-    parts.extend(setup.jobs.map(|jobs| format!("{} jobs", number_of(jobs))));
-    parts.extend(setup.load.map(|(jobs, body)| {
-        format!("load of {} × {} bytes", number_of(jobs), number_of(body as u64))
-    }));
-    if setup.pending > 0 || matches!(report.bench.as_str(), "start" | "lateness") {
-        parts.push(format!("{} pending", number_of(setup.pending)));
-    }
-    parts.extend(setup.rate.as_ref().map(|rate| words_of(rate, "/s")));
-    if setup.instances > 1 || report.bench == "scale" {
-        parts.push(format!("{} × dwell", setup.instances));
-    }
-    if setup.buckets != 16 || report.bench == "scale" {
-        parts.push(format!("{} buckets", setup.buckets));
-    }
-    if setup.body != 200 {
-        parts.push(format!("{} bytes", number_of(setup.body as u64)));
-    }
-    if !setup.redis.ends_with("everysec") {
-        parts.push(format!("redis {}", setup.redis));
-    }
-    parts.push(if report.runs == 1 { "1 run".to_owned() } else { format!("{} runs", report.runs) });
-    parts.join(", ")
 }
 
 fn distinct(lines: impl Iterator<Item = String>) -> Vec<String> {

@@ -76,42 +76,23 @@ fn percentiles(
     Plot { title, x, y: "ms after the due time", log_y: true, lines }
 }
 
-/// Drain rates over instances and over buckets, a line for each broker.
+/// Drain rates over instances and over buckets, a line for each broker. The other of the two is
+/// that of the broker's first report.
 fn scale(reports: &[&Report]) -> Vec<(String, Plot)> {
     let brokers = grouped(reports, |report| report.setup.broker.clone());
-    let plot = |name: &str,
-                title: &str,
-                x: &'static str,
-                same: fn(&Report, &Report) -> bool,
-                at: fn(&Report) -> f64| {
-        let lines = brokers.iter().filter_map(|(broker, own)| {
-            let first = own.first()?;
-            let own: Vec<&Report> =
-                own.iter().copied().filter(|report| same(report, first)).collect();
-            Some(line(broker.clone(), &own, &metric::DRAIN, |report| Some(at(report))))
-        });
-        (
-            name.to_owned(),
-            Plot { title: title.to_owned(), x, y: "jobs/s", log_y: false, lines: lines.collect() },
-        )
+    let instances: fn(&Setup) -> usize = |setup| setup.instances;
+    let buckets: fn(&Setup) -> usize = |setup| usize::from(setup.buckets);
+    let plot = |x: &'static str, at: fn(&Setup) -> usize, other: fn(&Setup) -> usize| {
+        let of_broker = |(broker, own): (&String, &Vec<&Report>)| {
+            let is_same = |report: &&Report| other(&report.setup) == other(&own[0].setup);
+            let own: Vec<&Report> = own.iter().copied().filter(is_same).collect();
+            line(broker.clone(), &own, &metric::DRAIN, |report| Some(at(&report.setup) as f64))
+        };
+        let (title, lines) = (format!("Drain against {x}"), brokers.iter().map(of_broker));
+        let lines = lines.collect();
+        (format!("scale-{x}"), Plot { title, x, y: "jobs/s", log_y: false, lines })
     };
-    let instances = |report: &Report| report.setup.instances as f64;
-    let plots = [
-        plot(
-            "scale-instances",
-            "Drain against instances",
-            "instances",
-            |a, b| a.setup.buckets == b.setup.buckets,
-            instances,
-        ),
-        plot(
-            "scale-buckets",
-            "Drain against buckets",
-            "buckets",
-            |a, b| a.setup.instances == b.setup.instances,
-            |report| f64::from(report.setup.buckets),
-        ),
-    ];
+    let plots = [plot("instances", instances, buckets), plot("buckets", buckets, instances)];
     plots.into_iter().filter(|(_, plot)| says_something(plot)).collect()
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use dwell_connectors::Message;
 
 use super::{Arrival, Expectations};
-use dwell::delayed_headers;
+use dwell::delayed_headers::{ATTEMPT, DEAD_REASON, DUE, ERROR, ERROR_DETAIL, ID, LAST_ERROR};
 
 /// The destination of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,44 +23,26 @@ pub enum Place {
 impl Expectations {
     /// Records a message with its time of receipt (epoch µs). Returns a line for the screen.
     pub fn saw(&mut self, place: Place, message: &Message, at_us: i64) -> String {
-        let text = |name: &str| message.headers.text(name);
-        let id = text(delayed_headers::ID).unwrap_or("?");
+        let text = |name: &str| message.headers.text(name).unwrap_or("?");
+        let number = |name: &str| written(message, name).and_then(|text| text.parse::<i64>().ok());
+        let id = text(ID);
         match place {
             Place::Target => {
-                let number =
-                    |name: &str| written(message, name).and_then(|text| text.parse::<i64>().ok());
-                let arrival = Arrival {
-                    id,
-                    target: &message.destination.address,
-                    body: &message.body,
-                    attempt: number(delayed_headers::ATTEMPT)
-                        .and_then(|attempt| u32::try_from(attempt).ok())
-                        .unwrap_or(0),
-                    due_ms: number(delayed_headers::DUE).unwrap_or(0),
-                };
-                self.arrived(&arrival, at_us)
+                let (target, body) = (&message.destination.address, &message.body);
+                let attempt = u32::try_from(number(ATTEMPT).unwrap_or(0)).unwrap_or(0);
+                let due_ms = number(DUE).unwrap_or(0);
+                self.arrived(&Arrival { id, target, body, attempt, due_ms }, at_us)
             }
             Place::Dead => {
-                let attempt =
-                    written(message, delayed_headers::ATTEMPT).unwrap_or_else(|| "?".to_owned());
-                let error = text(delayed_headers::LAST_ERROR).unwrap_or_default();
-                self.died(id, &attempt, error, text(delayed_headers::DEAD_REASON).unwrap_or("?"))
+                let attempt = written(message, ATTEMPT).unwrap_or_else(|| "?".to_owned());
+                self.died(id, &attempt, text(LAST_ERROR), text(DEAD_REASON))
             }
-            Place::Rejected => {
-                let detail = text(delayed_headers::ERROR_DETAIL).unwrap_or_default();
-                self.rejected(
-                    text("delay-id").unwrap_or("?"),
-                    text(delayed_headers::ERROR).unwrap_or("?"),
-                    detail,
-                )
-            }
+            Place::Rejected => self.rejected(text("delay-id"), text(ERROR), text(ERROR_DETAIL)),
             Place::Verdicts => {
                 let answer: serde_json::Value =
                     serde_json::from_slice(&message.body).unwrap_or_default();
-                self.verdict(
-                    answer["id"].as_str().unwrap_or("?"),
-                    answer["verdict"].as_str().unwrap_or("?"),
-                )
+                let text = |name: &str| answer[name].as_str().unwrap_or("?");
+                self.verdict(text("id"), text("verdict"))
             }
         }
     }
