@@ -42,11 +42,14 @@ enum Command {
     Bench(bench::Args),
     /// Inject faults into Dwell, Redis and the broker under load, and check that no promise is
     /// broken
-    Chaos(chaos::Args),
+    #[command(subcommand)]
+    Chaos(chaos::What),
     /// Fetch jobs from queues under faults, or measure it
-    Queue(queue::Args),
+    #[command(subcommand)]
+    Queue(queue::What),
     /// Measure jobs for HTTP targets
-    Http(http::Args),
+    #[command(subcommand)]
+    Http(http::What),
 }
 
 /// Runs the program, from its command line to its exit code.
@@ -59,9 +62,9 @@ pub async fn main() -> ExitCode {
     cli::finish(match command {
         Command::Demo(args) => Box::pin(demo::run(&common, &args)).await,
         Command::Bench(args) => Box::pin(bench::run(&common, &args)).await,
-        Command::Http(args) => Box::pin(http::run(&common, &args)).await,
-        Command::Queue(args) => Box::pin(queue::run(&common, &args)).await,
-        Command::Chaos(args) => return Box::pin(chaos::run(&common, args)).await,
+        Command::Http(what) => Box::pin(http::run(&common, what)).await,
+        Command::Queue(what) => Box::pin(queue::run(&common, &what)).await,
+        Command::Chaos(what) => return Box::pin(chaos::run(&common, what)).await,
     })
 }
 

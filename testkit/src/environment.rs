@@ -51,30 +51,17 @@ pub enum Failure {
     Unexpected(String),
 }
 
-impl Failure {
-    /// The hint for the user; empty where nothing helps.
-    pub fn hint(&self) -> &str {
-        match self {
-            Failure::Connector(error) => &error.hint,
-            Failure::Store(error) => &error.hint,
-            Failure::Start(error) => &error.hint,
-            Failure::Server(_) | Failure::Settings(_) | Failure::Io(_) | Failure::Unexpected(_) => {
-                ""
-            }
-        }
-    }
-}
-
 impl From<Failure> for Stop {
     fn from(failure: Failure) -> Self {
-        let exit = match failure {
-            Failure::Io(error) => return error.into(),
-            Failure::Unexpected(_) | Failure::Settings(_) => Exit::Failed,
-            Failure::Server(_) | Failure::Connector(_) | Failure::Store(_) | Failure::Start(_) => {
-                Exit::Unavailable
-            }
-        };
-        Stop::because(exit, failure.to_string(), failure.hint())
+        let text = failure.to_string();
+        match failure {
+            Failure::Io(error) => error.into(),
+            Failure::Unexpected(_) | Failure::Settings(_) => Stop::because(Exit::Failed, text, ""),
+            Failure::Server(_) => Stop::because(Exit::Unavailable, text, ""),
+            Failure::Connector(error) => Stop::because(Exit::Unavailable, text, error.hint),
+            Failure::Store(error) => Stop::because(Exit::Unavailable, text, error.hint),
+            Failure::Start(error) => Stop::because(Exit::Unavailable, text, error.hint),
+        }
     }
 }
 
@@ -109,31 +96,23 @@ impl Environment {
         of_redis: &str,
         distance: Option<Distance>,
     ) -> Result<Environment, Failure> {
-        let starting_redis = async {
-            match store {
-                Store::Private(options) => {
-                    let redis = RedisServer::start(options).await?;
-                    let url = redis.url();
-                    Ok::<_, Failure>((Some(redis), url))
-                }
-                Store::At(url) => Ok((None, url)),
+        let (redis, redis_url) = match store {
+            Store::Private(options) => {
+                let redis = RedisServer::start(options).await?;
+                let url = redis.url();
+                (Some(redis), url)
             }
+            Store::At(url) => (None, url),
         };
-        let (redis, redis_url, broker, wires) = match distance {
-            None => {
-                let starting_broker = async { Ok(start_broker(kind, None).await?) };
-                let ((redis, redis_url), broker) =
-                    tokio::try_join!(starting_redis, starting_broker)?;
-                (redis, redis_url, broker, None)
+        let (broker, wires) = match (distance, &redis) {
+            (None, _) => (start_broker(kind, None).await?, None),
+            (Some(distance), Some(redis)) => {
+                let (broker, wires) = Wires::start(kind, redis, distance).await?;
+                (broker, Some(wires))
             }
-            Some(distance) => {
-                let (Some(redis), redis_url) = starting_redis.await? else {
-                    return Err(Failure::Unexpected(
-                        "a Redis of yours cannot be put at a distance".to_owned(),
-                    ));
-                };
-                let (broker, wires) = Wires::start(kind, &redis, distance).await?;
-                (Some(redis), redis_url, broker, Some(wires))
+            (Some(_), None) => {
+                let refused = "a Redis of yours cannot be put at a distance".to_owned();
+                return Err(Failure::Unexpected(refused));
             }
         };
         let text = settings_text(&redis_url, of_redis, &broker, allow);

@@ -23,12 +23,6 @@ use dwell::units::parse_duration_ms;
 use dwell_testkit::servers::BrokerKind;
 
 /// `dwell-lab chaos`
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    #[command(subcommand)]
-    what: What,
-}
-
 #[derive(Debug, Subcommand)]
 pub(super) enum What {
     /// Inject faults into real servers under load, then print the verdict
@@ -105,8 +99,8 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 /// Exit code 0: no promise broke. 1: one did. 2: there was no campaign. Of a queue's campaign those
 /// of `dwell-lab queue chaos`.
-pub(super) async fn run(common: &Common, args: Args) -> ExitCode {
-    let done = match args.what {
+pub(super) async fn run(common: &Common, what: What) -> ExitCode {
+    let done = match what {
         What::Run(args) => campaign(args).await,
         What::Queue(options) => {
             return cli::finish(super::queue::chaos(common, &options).await);

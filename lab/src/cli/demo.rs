@@ -33,13 +33,14 @@ pub(super) enum Shown {
 
 impl Shown {
     async fn play(self, silent: bool) -> Result<Summary, Failure> {
-        match self {
-            Shown::Nats => Box::pin(demo::broker::run(BrokerKind::Nats, silent)).await,
-            Shown::Kafka => Box::pin(demo::broker::run(BrokerKind::Kafka, silent)).await,
-            Shown::Amqp => Box::pin(demo::broker::run(BrokerKind::Amqp, silent)).await,
-            Shown::Http => Box::pin(demo::http::run(silent)).await,
-            Shown::Queue => Box::pin(demo::queues::run(silent)).await,
-        }
+        let broker = match self {
+            Shown::Nats => BrokerKind::Nats,
+            Shown::Kafka => BrokerKind::Kafka,
+            Shown::Amqp => BrokerKind::Amqp,
+            Shown::Http => return Box::pin(demo::http::run(silent)).await,
+            Shown::Queue => return Box::pin(demo::queues::run(silent)).await,
+        };
+        Box::pin(demo::broker::run(broker, silent)).await
     }
 }
 

@@ -8,14 +8,8 @@ use dwell::cli::common::Common;
 use dwell::cli::exit::{Exit, Stop};
 
 /// `dwell-lab http`
-#[derive(Debug, Clone, clap::Args)]
-pub(super) struct Args {
-    #[command(subcommand)]
-    what: What,
-}
-
 #[derive(Debug, Clone, Subcommand)]
-enum What {
+pub(super) enum What {
     /// Measure a backlog for one fast host, in turns with a bare client of the same library
     Drain(drain::Options),
     /// Measure the lateness of many hosts while others answer late or not at all
@@ -32,10 +26,10 @@ enum What {
 ///
 /// # Errors
 /// The servers failed, jobs did not arrive, or a signal arrived.
-pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
+pub(super) async fn run(common: &Common, what: What) -> Result<Exit, Stop> {
     let say = super::progress(common);
     super::until_signal(Box::pin(async {
-        match args.what {
+        match what {
             What::Drain(options) => super::figures(common, &drain::run(options, say).await?),
             What::Hosts(options) => super::figures(common, &hosts::run(options, say).await?),
             What::Receive { hosts } => {

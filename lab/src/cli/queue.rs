@@ -8,14 +8,8 @@ use dwell::cli::common::Common;
 use dwell::cli::exit::{Exit, Stop};
 
 /// `dwell-lab queue`
-#[derive(Debug, Clone, clap::Args)]
-pub(super) struct Args {
-    #[command(subcommand)]
-    what: What,
-}
-
 #[derive(Debug, Clone, Subcommand)]
-enum What {
+pub(super) enum What {
     /// Kill consumers, instances and Redis while jobs are fetched, and check every hand-out
     Chaos(campaign::Options),
     /// Measure fetching over HTTP on a private Redis
@@ -26,8 +20,8 @@ enum What {
 ///
 /// # Errors
 /// A promise was broken, the servers failed, or a signal arrived.
-pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
-    match &args.what {
+pub(super) async fn run(common: &Common, what: &What) -> Result<Exit, Stop> {
+    match what {
         What::Chaos(options) => chaos(common, options).await,
         What::Bench(options) => {
             let say = super::progress(common);
