@@ -136,10 +136,11 @@ impl Link {
             let (status, answer) = self.post("/v1/jobs", &batch).await?;
             let answer = String::from_utf8_lossy(&answer);
             if status != 200 || answer.contains("\"status\":") {
-                return Err(Failure::Unexpected(format!(
+                return Err(format!(
                     "POST /v1/jobs answered {status}: {}",
                     answer.chars().take(2000).collect::<String>()
-                )));
+                )
+                .into());
             }
         }
         Ok(())

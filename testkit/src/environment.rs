@@ -51,6 +51,18 @@ pub enum Failure {
     Unexpected(String),
 }
 
+impl From<String> for Failure {
+    fn from(unexpected: String) -> Self {
+        Failure::Unexpected(unexpected)
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(unexpected: &str) -> Self {
+        Failure::Unexpected(unexpected.to_owned())
+    }
+}
+
 impl From<Failure> for Stop {
     fn from(failure: Failure) -> Self {
         let text = failure.to_string();
@@ -111,8 +123,7 @@ impl Environment {
                 (broker, Some(wires))
             }
             (Some(_), None) => {
-                let refused = "a Redis of yours cannot be put at a distance".to_owned();
-                return Err(Failure::Unexpected(refused));
+                return Err("a Redis of yours cannot be put at a distance".into());
             }
         };
         let text = settings_text(&redis_url, of_redis, &broker, allow);

@@ -136,27 +136,23 @@ impl Ledger {
         for (id, asked) in &self.asked {
             let mut arrivals: Vec<&Arrival> = self.arrived.get(id).into_iter().flatten().collect();
             arrivals.sort_by_key(|arrival| arrival.position);
-            if arrivals.is_empty() && asked.certain {
-                report.lost.push(id.clone());
-            }
+            let any =
+                |is_so: &dyn Fn(&Arrival) -> bool| arrivals.iter().any(|arrival| is_so(arrival));
             // The broker's clock is Redis's: both run on this host. A message with a later due time
             // is measured by that due time.
-            if arrivals.iter().any(|arrival| {
-                arrival.at_ms < *asked.due_ms.start() || arrival.at_ms < arrival.due_ms
-            }) {
-                report.early.push(id.clone());
-            }
-            if arrivals.iter().any(|arrival| !asked.due_ms.contains(&arrival.due_ms)) {
-                report.misdated.push(id.clone());
-            }
-            if arrivals.iter().any(|arrival| blake3::hash(&arrival.body).as_bytes() != &asked.body)
-            {
-                report.damaged.push(id.clone());
-            }
-            if arrivals.iter().any(|arrival| arrival.attempt < 1)
-                || arrivals.windows(2).any(|pair| pair[1].attempt <= pair[0].attempt)
-            {
-                report.unnumbered.push(id.clone());
+            let due_ms = |arrival: &Arrival| arrival.due_ms.max(*asked.due_ms.start());
+            let unnumbered = any(&|arrival| arrival.attempt < 1)
+                || arrivals.windows(2).any(|pair| pair[1].attempt <= pair[0].attempt);
+            for (is_so, list) in [
+                (arrivals.is_empty() && asked.certain, &mut report.lost),
+                (any(&|arrival| arrival.at_ms < due_ms(arrival)), &mut report.early),
+                (any(&|arrival| !asked.due_ms.contains(&arrival.due_ms)), &mut report.misdated),
+                (any(&|arrival| blake3::hash(&arrival.body) != asked.body), &mut report.damaged),
+                (unnumbered, &mut report.unnumbered),
+            ] {
+                if is_so {
+                    list.push(id.clone());
+                }
             }
             if arrivals.len() > 1 {
                 report.duplicates.insert(id.clone(), arrivals.len() - 1);

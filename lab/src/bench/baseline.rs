@@ -69,9 +69,7 @@ pub(super) async fn scripts(fixture: &Fixture, jobs: u64) -> Result<Pace, Failur
     let done: u64 = try_join_all(buckets).await?.into_iter().sum();
     let took_us = clock::wall_us() - began;
     if done != jobs {
-        return Err(Failure::Unexpected(format!(
-            "the scripts alone completed {done} of {jobs} jobs"
-        )));
+        return Err(format!("the scripts alone completed {done} of {jobs} jobs").into());
     }
     pace(&store, &before, jobs, took_us).await
 }
@@ -141,9 +139,8 @@ pub(super) async fn source(fixture: &mut Fixture, jobs: u64) -> Result<f64, Fail
     let (mut began_us, mut first, mut read) = (0, 0, 0);
     while read < jobs {
         let Some(batch) = clock::timeout(ARRIVAL_TIMEOUT, source.recv()).await else {
-            return Err(Failure::Unexpected(format!(
-                "{read} of {jobs} messages were read from {SOURCE}, and then none"
-            )));
+            let then = format!("were read from {SOURCE}, and then none");
+            return Err(format!("{read} of {jobs} messages {then}").into());
         };
         let batch = batch?;
         let count = batch.messages.len() as u64;

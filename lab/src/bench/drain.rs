@@ -144,7 +144,6 @@ pub(super) async fn once(
             cost: after.since(&before),
         });
     }
-    Err(Failure::Unexpected(format!(
-        "jobs are not accepted as fast as they are sent: even {lead_ms} ms were not enough for {jobs}"
-    )))
+    let missed = format!("even {lead_ms} ms were not enough for {jobs}");
+    Err(format!("jobs are not accepted as fast as they are sent: {missed}").into())
 }

@@ -82,7 +82,7 @@ pub(super) async fn fill(
         });
     }
     while let Some(line) = lines.join_next().await {
-        line.map_err(|error| Failure::Unexpected(format!("filling the store failed: {error}")))??;
+        line.map_err(|error| format!("filling the store failed: {error}"))??;
     }
     Ok(per_second(order.jobs, clock::wall_us() - began))
 }
@@ -94,7 +94,7 @@ pub(super) fn schedules(
     numbers: std::ops::Range<u64>,
 ) -> Result<Vec<NewJob>, Failure> {
     numbers
-        .map(|number| {
+        .map(|number| -> Result<NewJob, Failure> {
             let spread =
                 if order.spread_ms > 0 { rand::random_range(0..order.spread_ms) } else { 0 };
             let message = Message {
@@ -109,13 +109,11 @@ pub(super) fn schedules(
             };
             match parse(&message, rules, clock::wall_ms()) {
                 Ok(Request::NewJob(new_job)) => Ok(*new_job),
-                Ok(Request::Act(_)) => Err(Failure::Unexpected(
-                    "a request to schedule was taken for an action".to_owned(),
-                )),
-                Err(rejection) => Err(Failure::Unexpected(format!(
-                    "a request to fill the store is refused: {}",
-                    rejection.detail
-                ))),
+                Ok(Request::Act(_)) => Err("a request to schedule was taken for an action".into()),
+                Err(rejection) => {
+                    Err(format!("a request to fill the store is refused: {}", rejection.detail)
+                        .into())
+                }
             }
         })
         .collect()

@@ -43,25 +43,17 @@ impl Fixture {
     pub(super) async fn prepare(options: &Options) -> Result<Fixture, Failure> {
         let store = match &options.redis {
             Some(url) => StoreOf::At(url.clone()),
-            None => {
+            None => StoreOf::Private(RedisOptions {
+                appendonly: options.aof.into(),
                 // Redis logs calls above 20 ms, for `slow_calls`.
-                let more = vec![("slowlog-log-slower-than".to_owned(), "20000".to_owned())];
-                StoreOf::Private(RedisOptions {
-                    appendonly: options.aof.into(),
-                    more,
-                    ..RedisOptions::default()
-                })
-            }
+                more: vec![("slowlog-log-slower-than".to_owned(), "20000".to_owned())],
+                ..RedisOptions::default()
+            }),
         };
-        let of_redis = format!("buckets = {}\n", options.buckets);
-        let environment = Environment::start_with(
-            options.broker,
-            store,
-            &[JOB_TARGET],
-            &of_redis,
-            options.distance,
-        )
-        .await?;
+        let Options { broker, buckets, distance, .. } = *options;
+        let of_redis = format!("buckets = {buckets}\n");
+        let environment =
+            Environment::start_with(broker, store, &[JOB_TARGET], &of_redis, distance).await?;
         environment.declare(&[REQUEST_DESTINATION], Role::Ingest).await?;
         environment.declare(&[JOB_TARGET], Role::Letters).await?;
         let store =
@@ -155,10 +147,8 @@ impl Fixture {
             if now > count {
                 (count, since) = (now, clock::now());
             } else if clock::now().duration_since(since) > ARRIVAL_TIMEOUT {
-                self.say(&format!(
-                    "{now} of {jobs} arrived, and then none for {} s",
-                    ARRIVAL_TIMEOUT.as_secs()
-                ));
+                let secs = ARRIVAL_TIMEOUT.as_secs();
+                self.say(&format!("{now} of {jobs} arrived, and then none for {secs} s"));
                 break;
             }
             self.consumer.check().await?;

@@ -69,10 +69,7 @@ async fn waits(fixture: &Fixture, others: u64, jobs: u64) -> Result<f64, Failure
             first.get_or_insert((now_us, waiting));
         }
         if waiting > others + jobs {
-            return Err(Failure::Unexpected(format!(
-                "{} jobs are stored of {jobs} requests",
-                waiting - others
-            )));
+            return Err(format!("{} jobs are stored of {jobs} requests", waiting - others).into());
         }
         if waiting == others + jobs {
             // All jobs were stored at the first check: the interval between two checks is the only
@@ -84,10 +81,8 @@ async fn waits(fixture: &Fixture, others: u64, jobs: u64) -> Result<f64, Failure
         }
         if clock::now().duration_since(moved) > ARRIVAL_TIMEOUT {
             let stored = waiting.saturating_sub(others);
-            return Err(Failure::Unexpected(format!(
-                "{stored} of {jobs} requests were stored, and then none for {} s",
-                ARRIVAL_TIMEOUT.as_secs()
-            )));
+            let then = format!("and then none for {} s", ARRIVAL_TIMEOUT.as_secs());
+            return Err(format!("{stored} of {jobs} requests were stored, {then}").into());
         }
         clock::sleep(CHECK_INTERVAL).await;
     }

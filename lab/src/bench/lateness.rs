@@ -156,7 +156,7 @@ async fn stored(
     if fixture.stored(others + jobs, start_ms).await? {
         return Ok(());
     }
-    Err(Failure::Unexpected(format!("{jobs} jobs were not accepted within {lead_ms} ms")))
+    Err(format!("{jobs} jobs were not accepted within {lead_ms} ms").into())
 }
 
 /// The due time of each job.

@@ -78,7 +78,7 @@ pub fn write(
 /// The records of a file, one a line of JSON; `what` names one.
 fn records<T: DeserializeOwned>(path: &Path, what: &str) -> Result<Vec<T>, Failure> {
     let text = fs::read_to_string(path)
-        .map_err(|error| Failure::Unexpected(format!("cannot read {}: {error}", path.display())))?;
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
     let record = |(number, line): (u32, &str)| {
         serde_json::from_str::<T>(line).map_err(|error| {

@@ -65,7 +65,7 @@ pub(super) async fn once(fixture: &mut Fixture, jobs: u64) -> Result<Relayed, Fa
     fixture.arrived(jobs).await?;
     let cost = fixture.meter().await?.since(&before);
     stop.cancel();
-    relay.await.map_err(|error| Failure::Unexpected(format!("the relay failed: {error}")))??;
+    relay.await.map_err(|error| format!("the relay failed: {error}"))??;
     let (took_us, result) = {
         let round = fixture.round.lock();
         (
@@ -108,11 +108,11 @@ async fn relay(
             biased;
             () = stop.cancelled() => break,
             batch = outcomes.recv() => {
-                let Some(batch) = batch else { return Err(Failure::Unexpected("the relay's link was lost".to_owned())) };
+                let Some(batch) = batch else { return Err("the relay's link was lost".into()) };
                 in_flight -= batch.len();
                 for (token, outcome) in batch {
                     if !outcome.is_confirmed() {
-                        return Err(Failure::Unexpected(format!("the relay: {outcome:?}")));
+                        return Err(format!("the relay: {outcome:?}").into());
                     }
                     // The lower half of the token is the index within the batch.
                     let id = BatchId(token >> 32);

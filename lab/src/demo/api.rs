@@ -54,9 +54,8 @@ impl Api {
     ) -> Result<Answer, Failure> {
         let body = body.map(Value::to_string).unwrap_or_default();
         let (status, answer) = Link::to(self.port).call(method, path, body).await?;
-        let json = serde_json::from_slice(&answer).map_err(|error| {
-            Failure::Unexpected(format!("{path} was answered {status}, with no JSON: {error}"))
-        })?;
+        let json = serde_json::from_slice(&answer)
+            .map_err(|error| format!("{path} was answered {status}, with no JSON: {error}"))?;
         Ok(Answer { status, json })
     }
 }

@@ -123,8 +123,7 @@ async fn dwell(
     Link::to(place.port()).schedule((0..options.jobs).map(job)).await?;
     if clock::wall_ms() > due_ms - 500 {
         let jobs = options.jobs;
-        let late = format!("{jobs} jobs were not scheduled before they were due");
-        return Err(Failure::Unexpected(late));
+        return Err(format!("{jobs} jobs were not scheduled before they were due").into());
     }
     clock::sleep(clock::micros((due_ms - 300 - clock::wall_ms()) * 1000)).await;
     let pids = [place.dwell.pid(), place.redis.pid(), receiver.pid()];
@@ -146,8 +145,7 @@ async fn bare(receiver: &mut Process, target: &str, options: Options) -> Result<
     let mut tcp = HttpConnector::new();
     tcp.set_nodelay(true);
     let client: Client<HttpConnector, Full<Bytes>> = builder.build(tcp);
-    let uri: Uri =
-        target.parse().map_err(|error| Failure::Unexpected(format!("{target}: {error}")))?;
+    let uri = target.parse::<Uri>().map_err(|error| format!("{target}: {error}"))?;
     let (left, body, headers) =
         (Arc::new(AtomicU64::new(options.jobs)), Bytes::from("x".repeat(options.body)), headers());
     let began_us = clock::wall_us();

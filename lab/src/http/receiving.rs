@@ -142,7 +142,8 @@ fn count(counting: &Mutex<Counting>, arrival: &Arrival, manner: Manner) -> Answe
             let counts = &mut counting.counts;
             counts.answered += 1;
             counts.last_us = arrival.at_us;
-            let due = arrival.headers.get(DUE).and_then(|due| due.to_str().ok()?.parse::<i64>().ok());
+            let due =
+                arrival.headers.get(DUE).and_then(|due| due.to_str().ok()?.parse::<i64>().ok());
             if let Some(due_ms) = due {
                 counting.arrived(due_ms, arrival.at_us - due_ms * 1000);
             }
@@ -226,9 +227,10 @@ impl Process {
                 (last, since) = (counts.answered, clock::now());
             }
             if since.elapsed() > patience {
-                return Err(Failure::Unexpected(format!(
+                return Err(format!(
                     "{last} of {count} jobs arrived, and no more within {patience:?}"
-                )));
+                )
+                .into());
             }
             clock::sleep(Duration::from_millis(20)).await;
         }

@@ -169,7 +169,7 @@ async fn lateness(port: u16, options: Options) -> Result<Percentiles, Failure> {
     while consumers.join_next().await.is_some() {}
     let late = late.lock().percentiles();
     if late.count < count {
-        return Err(Failure::Unexpected(format!("{} of {count} jobs were fetched", late.count)));
+        return Err(format!("{} of {count} jobs were fetched", late.count).into());
     }
     Ok(late)
 }

@@ -88,9 +88,7 @@ impl Producer {
     async fn wait(&mut self) -> Result<(), Failure> {
         match self.outcomes.recv().await {
             Some(batch) => self.confirmed(batch),
-            None => Err(Failure::Unexpected(
-                "the broker's connection was lost while publishing".to_owned(),
-            )),
+            None => Err("the broker's connection was lost while publishing".into()),
         }
     }
 
@@ -99,7 +97,7 @@ impl Producer {
         match batch.into_iter().find(|(_, outcome)| *outcome != Outcome::Confirmed) {
             None => Ok(()),
             Some((_, outcome)) => {
-                Err(Failure::Unexpected(format!("the broker did not take a message: {outcome:?}")))
+                Err(format!("the broker did not take a message: {outcome:?}").into())
             }
         }
     }
@@ -154,12 +152,8 @@ impl Consumer {
         }
         match (&mut self.task).await {
             Ok(Err(error)) => Err(error.into()),
-            Ok(Ok(())) => {
-                Err(Failure::Unexpected("a consumer of the environment ended".to_owned()))
-            }
-            Err(error) => {
-                Err(Failure::Unexpected(format!("a consumer of the environment failed: {error}")))
-            }
+            Ok(Ok(())) => Err("a consumer of the environment ended".into()),
+            Err(error) => Err(format!("a consumer of the environment failed: {error}").into()),
         }
     }
 }

@@ -106,9 +106,7 @@ pub(super) fn blocks(reports: &[Report], peers: &[Peer]) -> Result<Vec<Block>, F
             )));
         }
         for (name, plot) in plots::of(bench, &own) {
-            let svg = plot
-                .svg()
-                .map_err(|error| Failure::Unexpected(format!("cannot draw {name}: {error}")))?;
+            let svg = plot.svg().map_err(|error| format!("cannot draw {name}: {error}"))?;
             let name = format!("performance-{name}.svg");
             blocks.extend(svg.map(|svg| Block::Picture { name, title: plot.title, svg }));
         }
