@@ -43,14 +43,11 @@ pub async fn run(
     fixture.say(&format!(
         "{left} of {overdue} overdue jobs were still there when the last of the others had arrived"
     ));
-    let (lateness, mut result) = {
-        let round = fixture.round.lock();
-        (round.lateness(), round.result(i64::MAX))
-    };
+    let mut result = fixture.result();
     // The overdue jobs are of another round.
     result.stray = result.stray.saturating_sub(overdue);
     run.result += result;
-    run.note_lateness(&lateness);
+    run.note_lateness(&fixture.round.lock().lateness());
     run.note(
         &metric::DRAIN,
         per_second(began.1.saturating_sub(ended.1) + rate * secs, ended.0 - began.0),

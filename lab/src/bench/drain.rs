@@ -88,13 +88,10 @@ pub(super) async fn warm_up(
     let began = clock::wall_us();
     fixture.send(REQUEST_DESTINATION, warm, began / 1000).await?;
     fixture.arrived(warm).await?;
-    let (last, result) = {
-        let round = fixture.round.lock();
-        (round.last_us().unwrap_or(began), round.result(i64::MAX))
-    };
+    let last = fixture.round.lock().last_us().unwrap_or(began);
     let rate = per_second(warm, last - began).max(1.0);
     fixture.say(&format!("warmed up: {warm} jobs from producer to consumer at {rate:.0}/s"));
-    Ok((rate, result))
+    Ok((rate, fixture.result()))
 }
 
 /// One drain of jobs that are stored at `warm_rate` at least.
@@ -118,7 +115,7 @@ pub(super) async fn once(
                 "not all jobs were accepted within {lead_ms} ms; once more, with twice the time"
             ));
             fixture.arrived(jobs).await?;
-            judged += fixture.round.lock().result(i64::MAX);
+            judged += fixture.result();
             lead_ms *= 2;
             continue;
         }
@@ -129,10 +126,9 @@ pub(super) async fn once(
         ));
         fixture.arrived(jobs).await?;
         let after = fixture.meter().await?;
-        let (result, first, last) = {
-            let round = fixture.round.lock();
-            (round.result(i64::MAX), round.first_us().unwrap_or(0), round.last_us().unwrap_or(0))
-        };
+        let result = fixture.result();
+        let first = fixture.round.lock().first_us().unwrap_or(0);
+        let last = fixture.round.lock().last_us().unwrap_or(0);
         let per_s = per_second(result.arrived, last - due_ms * 1000);
         fixture.say(&format!("drained at {per_s:.0}/s"));
         judged += result;

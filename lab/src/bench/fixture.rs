@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::cost::Meter;
 use super::machine::Machine;
 use super::metric::{self, Run};
-use super::round::{Round, request};
+use super::round::{Round, RoundResult, request};
 use super::{
     ARRIVAL_TIMEOUT, CHECK_INTERVAL, DUPLICATE_WAIT, JOB_TARGET, Options, REQUEST_DESTINATION, fill,
 };
@@ -156,6 +156,11 @@ impl Fixture {
         }
         clock::sleep(DUPLICATE_WAIT).await;
         Ok(())
+    }
+
+    /// The result of all jobs of the round.
+    pub(super) fn result(&self) -> RoundResult {
+        self.round.lock().result(i64::MAX)
     }
 
     /// Waits until the store holds this many jobs; false if it does not before `deadline_ms`

@@ -87,12 +87,9 @@ pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machi
     };
     fixture.arrived(per_s * secs).await?;
     let cost = fixture.meter().await?.since(&before);
-    let (lateness, result) = {
-        let round = fixture.round.lock();
-        (round.lateness(), round.result(i64::MAX))
-    };
+    let result = fixture.result();
     run.result += result;
-    run.note_lateness(&lateness);
+    run.note_lateness(&fixture.round.lock().lateness());
     // The time before the first due job does not count.
     let (dwell, redis) = cost.cores_over(secs as f64 * 1e6);
     let facts = [(&metric::EARLY, result.early as f64), (&metric::RATE, per_s as f64)];

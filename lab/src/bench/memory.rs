@@ -41,7 +41,7 @@ pub async fn run(options: &Options, load: Load) -> Result<(Run, Machine), Failur
         fixture.new_round();
         fixture.send(REQUEST_DESTINATION, load.jobs, clock::wall_ms()).await?;
         fixture.arrived(load.jobs).await?;
-        run.result += fixture.round.lock().result(i64::MAX);
+        run.result += fixture.result();
         note_peak(&fixture, &mut run, &metric::LOADED_RSS, |usage| usage.peak_rss);
     }
     if let Some(redis) = fixture.environment.redis() {

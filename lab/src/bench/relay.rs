@@ -66,13 +66,10 @@ pub(super) async fn once(fixture: &mut Fixture, jobs: u64) -> Result<Relayed, Fa
     let cost = fixture.meter().await?.since(&before);
     stop.cancel();
     relay.await.map_err(|error| format!("the relay failed: {error}"))??;
-    let (took_us, result) = {
-        let round = fixture.round.lock();
-        (
-            round.last_us().zip(round.first_us()).map_or(0, |(last, first)| last - first),
-            round.result(i64::MAX),
-        )
-    };
+    let first = fixture.round.lock().first_us();
+    let last = fixture.round.lock().last_us();
+    let took_us = last.zip(first).map_or(0, |(last, first)| last - first);
+    let result = fixture.result();
     let per_s = per_second(result.arrived, took_us);
     fixture.say(&format!("the bare relay moved them at {per_s:.0}/s"));
     let cpu_us = cost.generator_us.map(|us| us / jobs.max(1) as f64);

@@ -1,5 +1,6 @@
 //! A private `dwell run`, with the probes on a port of its own.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ impl DwellServer {
     }
 
     /// The answer of this path of `[probes]`, head and body, over a new connection.
-    pub async fn get(&self, path: &str) -> std::io::Result<String> {
+    pub async fn get(&self, path: &str) -> io::Result<String> {
         get(self.port(), path).await
     }
 
@@ -67,21 +68,16 @@ impl DwellServer {
     pub async fn metrics(&self) -> Result<String, ServerError> {
         let port = self.port();
         let answer = clock::timeout(Duration::from_secs(10), get(port, "/metrics")).await;
-        let error = match answer {
-            Some(Ok(answer)) => match answer.split_once("\r\n\r\n") {
-                Some((head, body)) if head.starts_with("HTTP/1.1 200") => {
-                    return Ok(body.to_owned());
-                }
-                _ => std::io::Error::other("no 200 was answered"),
-            },
-            Some(Err(error)) => error,
-            None => std::io::ErrorKind::TimedOut.into(),
-        };
-        Err(ServerError::prepare(format!("the metrics of dwell on port {port}"))(error))
+        let answer = answer.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));
+        let metrics = answer.and_then(|answer| match answer.split_once("\r\n\r\n") {
+            Some((head, body)) if head.starts_with("HTTP/1.1 200") => Ok(body.to_owned()),
+            _ => Err(io::Error::other("no 200 was answered")),
+        });
+        metrics.map_err(ServerError::prepare(format!("the metrics of dwell on port {port}")))
     }
 }
 
-async fn get(port: u16, path: &str) -> std::io::Result<String> {
+async fn get(port: u16, path: &str) -> io::Result<String> {
     let mut link = TcpStream::connect(("127.0.0.1", port)).await?;
     link.write_all(
         format!("GET {path} HTTP/1.1\r\nhost: dwell\r\nconnection: close\r\n\r\n").as_bytes(),

@@ -59,25 +59,21 @@ impl KafkaServer {
             process.dir(),
         );
         process.write("server.properties", &config)?;
-        let args = |class: &str, rest: &[&str]| {
-            // A small heap and the fast compiler: the process is short-lived.
-            let fixed = [
-                "-Xmx512m",
-                "-XX:+UseSerialGC",
-                "-XX:TieredStopAtLevel=1",
-                "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-            ];
-            let mut args: Vec<String> = fixed.iter().map(|&arg| arg.to_owned()).collect();
-            args.push("-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info".to_owned());
-            args.extend(["-cp".to_owned(), format!("{}/*", libs.display()), class.to_owned()]);
-            args.extend(rest.iter().map(|&arg| arg.to_owned()));
-            args
-        };
-        let format = args(
-            "kafka.tools.StorageTool",
-            &["format", "-t", Self::CLUSTER, "-c", "server.properties"],
-        );
+        let jars = format!("{}/*", libs.display());
+        // A small heap and the fast compiler: the process is short-lived.
+        let fixed = [
+            "-Xmx512m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
+            "-cp",
+            &jars,
+        ];
+        let format = ["format", "-t", Self::CLUSTER, "-c", "server.properties"];
         let formatted = tokio::process::Command::new(java)
+            .args(fixed)
+            .arg("kafka.tools.StorageTool")
             .args(format)
             .current_dir(process.dir())
             .stdin(Stdio::null())
@@ -93,7 +89,8 @@ impl KafkaServer {
                 log,
             });
         }
-        process.set_args(args("kafka.Kafka", &["server.properties"]));
+        let args = fixed.into_iter().chain(["kafka.Kafka", "server.properties"]);
+        process.set_args(args.map(str::to_owned).collect());
         Server::started(process, Kafka { controller, link }).await
     }
 
