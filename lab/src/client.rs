@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dwell::clock;
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 use http::header::{CONTENT_TYPE, HOST};
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
@@ -126,10 +126,7 @@ impl Link {
     ///
     /// # Errors
     /// A job was refused, or an answer did not come.
-    pub(crate) async fn schedule(
-        &mut self,
-        jobs: impl IntoIterator<Item = Value>,
-    ) -> Result<(), Failure> {
+    pub(crate) async fn schedule(&mut self, jobs: impl IntoIterator<Item = Value>) -> Result<()> {
         let mut jobs = jobs.into_iter().peekable();
         while jobs.peek().is_some() {
             let batch: Vec<_> = jobs.by_ref().take(JOBS_PER_CALL).collect();

@@ -30,6 +30,9 @@ pub enum Store {
     At(String),
 }
 
+/// The result of what an environment does.
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
 /// The environment or its traffic failed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "what the parts of an environment say")]
@@ -91,11 +94,7 @@ impl Environment {
     /// Starts the servers and makes the settings: the defaults, a namespace of its own, `declare`,
     /// and the
     /// destinations that producers may name (`allow`: subjects, topics or queues).
-    pub async fn start(
-        kind: BrokerKind,
-        store: Store,
-        allow: &[&str],
-    ) -> Result<Environment, Failure> {
+    pub async fn start(kind: BrokerKind, store: Store, allow: &[&str]) -> Result<Environment> {
         Self::start_with(kind, store, allow, "", None).await
     }
 
@@ -107,7 +106,7 @@ impl Environment {
         allow: &[&str],
         of_redis: &str,
         distance: Option<Distance>,
-    ) -> Result<Environment, Failure> {
+    ) -> Result<Environment> {
         let (redis, redis_url) = match store {
             Store::Private(options) => {
                 let redis = RedisServer::start(options).await?;
@@ -155,7 +154,7 @@ impl Environment {
     }
 
     /// Creates these destinations, as their consumers would.
-    pub async fn declare(&self, destinations: &[&str], role: Role) -> Result<(), Failure> {
+    pub async fn declare(&self, destinations: &[&str], role: Role) -> Result<()> {
         for destination in destinations {
             self.broker().declare(&Destination::new(*destination), role).await?;
         }
@@ -163,12 +162,12 @@ impl Environment {
     }
 
     /// Starts a `dwell run` with these settings.
-    pub async fn dwell(&self) -> Result<DwellServer, Failure> {
+    pub async fn dwell(&self) -> Result<DwellServer> {
         Ok(DwellServer::start(find::dwell(), self.text_of_dwell()).await?)
     }
 
     /// As [`Environment::dwell`], but not started yet.
-    pub fn dwell_to_start(&self) -> Result<DwellServer, Failure> {
+    pub fn dwell_to_start(&self) -> Result<DwellServer> {
         Ok(DwellServer::prepare(find::dwell(), self.text_of_dwell())?)
     }
 
@@ -201,7 +200,7 @@ impl Environment {
     }
 
     /// Stops the servers in order.
-    pub async fn stop(mut self) -> Result<(), Failure> {
+    pub async fn stop(mut self) -> Result<()> {
         self.broker.stop().await?;
         if let Some(redis) = &mut self.redis {
             redis.stop().await?;

@@ -6,7 +6,7 @@ use super::machine::Machine;
 use super::metric::{self, Run};
 use super::{Options, lateness, per_second};
 use dwell::clock;
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 
 /// The overdue jobs fell due in the course of this time, ms.
 const OUTAGE_MS: i64 = 600_000;
@@ -18,12 +18,7 @@ const OVERDUE_MS: i64 = 60_000;
 ///
 /// # Errors
 /// The servers or the connectors failed. Wrong jobs are in the result.
-pub async fn run(
-    options: &Options,
-    overdue: u64,
-    rate: u64,
-    secs: u64,
-) -> Result<(Run, Machine), Failure> {
+pub async fn run(options: &Options, overdue: u64, rate: u64, secs: u64) -> Result<(Run, Machine)> {
     let mut fixture = Fixture::prepare(options).await?;
     fixture.fill().await?;
     let (body, kind) = (options.body, options.broker.as_str());

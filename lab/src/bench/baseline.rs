@@ -21,7 +21,7 @@ use dwell::store::queue::claim::ClaimedJob;
 use dwell::store::queue::settle::{ClaimToken, Completion, SettleResult};
 use dwell::store::reader::redis_stats::RedisStats;
 use dwell::store::{Store, Unobserved};
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 
 /// The queue that only the source reads.
 const SOURCE: &str = "bench.source";
@@ -44,7 +44,7 @@ fn elsewhere(fixture: &Fixture) -> Redis {
     Redis { namespace: format!("{}-alone-{:08x}", redis.namespace, rand::random::<u32>()), ..redis }
 }
 
-async fn open(redis: &Redis) -> Result<Store, Failure> {
+async fn open(redis: &Redis) -> Result<Store> {
     Ok(Store::open(redis, &["main".to_owned()], Arc::new(Unobserved)).await?)
 }
 
@@ -59,7 +59,7 @@ fn order(fixture: &Fixture, jobs: u64) -> Order {
 }
 
 /// `claim` and `complete` of this many due jobs: all buckets in parallel over one connection.
-pub(super) async fn scripts(fixture: &Fixture, jobs: u64) -> Result<Pace, Failure> {
+pub(super) async fn scripts(fixture: &Fixture, jobs: u64) -> Result<Pace> {
     let redis = elsewhere(fixture);
     fill::fill(&fixture.environment, &redis, &order(fixture, jobs), fixture.options.say).await?;
     let store = open(&redis).await?;
@@ -74,7 +74,7 @@ pub(super) async fn scripts(fixture: &Fixture, jobs: u64) -> Result<Pace, Failur
     pace(&store, &before, jobs, took_us).await
 }
 
-async fn empty(store: &Store, bucket: u16) -> Result<u64, Failure> {
+async fn empty(store: &Store, bucket: u16) -> Result<u64> {
     let mut done = 0;
     loop {
         let taken = store.queue.claim(bucket, "main", LEASE_TTL, CALL_JOBS, CALL_BYTES).await?;
@@ -90,11 +90,10 @@ async fn empty(store: &Store, bucket: u16) -> Result<u64, Failure> {
 }
 
 /// `schedule` of this many jobs in the batches of an ingest; the requests are parsed beforehand.
-pub(super) async fn schedule(fixture: &Fixture, jobs: u64) -> Result<Pace, Failure> {
+pub(super) async fn schedule(fixture: &Fixture, jobs: u64) -> Result<Pace> {
     let redis = elsewhere(fixture);
     let store = open(&redis).await?;
-    let rules =
-        RequestRules::new(fixture.environment.settings(), "main").map_err(Failure::Unexpected)?;
+    let rules = RequestRules::new(fixture.environment.settings(), "main")?;
     let order = Order { due_ms: clock::wall_ms() + 3_600_000, ..order(fixture, jobs) };
     let starts: Vec<u64> =
         (0..jobs).step_by(usize::try_from(JOBS_PER_BATCH).unwrap_or(usize::MAX)).collect();
@@ -113,7 +112,7 @@ pub(super) async fn schedule(fixture: &Fixture, jobs: u64) -> Result<Pace, Failu
 }
 
 /// The CPU time of Redis's main thread for one pipelined SET of the same body, µs.
-pub(super) async fn set(fixture: &Fixture, keys: u64) -> Result<f64, Failure> {
+pub(super) async fn set(fixture: &Fixture, keys: u64) -> Result<f64> {
     let body = body(0, 0, fixture.options.body);
     let before = fixture.store.reader.vitals().await?;
     // Removed in any case: the Redis may belong to somebody.
@@ -127,7 +126,7 @@ pub(super) async fn set(fixture: &Fixture, keys: u64) -> Result<f64, Failure> {
 
 /// Sends this many requests to a separate destination, reads and acknowledges them as an ingest
 /// does, and returns the rate.
-pub(super) async fn source(fixture: &mut Fixture, jobs: u64) -> Result<f64, Failure> {
+pub(super) async fn source(fixture: &mut Fixture, jobs: u64) -> Result<f64> {
     fixture.environment.declare(&[SOURCE], Role::Ingest).await?;
     fixture.new_round();
     fixture.send(SOURCE, jobs, clock::wall_ms()).await?;
@@ -155,12 +154,7 @@ pub(super) async fn source(fixture: &mut Fixture, jobs: u64) -> Result<f64, Fail
     Ok(per_second(read - first, took_us))
 }
 
-async fn pace(
-    store: &Store,
-    before: &RedisStats,
-    jobs: u64,
-    took_us: i64,
-) -> Result<Pace, Failure> {
+async fn pace(store: &Store, before: &RedisStats, jobs: u64, took_us: i64) -> Result<Pace> {
     let after = store.reader.vitals().await?;
     Ok(Pace {
         per_s: per_second(jobs, took_us),

@@ -9,7 +9,7 @@ use super::fixture::Fixture;
 use super::machine::Machine;
 use super::{Options, REQUEST_DESTINATION, baseline, ms, per_second, relay};
 use dwell::clock;
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 
 /// Jobs for the warm-up: they open connections and load scripts, and show the rate.
 const WARM_UP_JOBS: u64 = 2000;
@@ -38,7 +38,7 @@ pub(super) struct Drained {
 ///
 /// # Errors
 /// The servers or the connectors failed. Wrong jobs are in the result.
-pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Machine), Failure> {
+pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Machine)> {
     let mut fixture = Fixture::running(options).await?;
     let mut run = Run::default();
     let (warm_rate, warmed) = warm_up(&mut fixture, jobs).await?;
@@ -79,10 +79,7 @@ pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Mac
 }
 
 /// Runs some jobs, and returns their rate and their result.
-pub(super) async fn warm_up(
-    fixture: &mut Fixture,
-    jobs: u64,
-) -> Result<(f64, RoundResult), Failure> {
+pub(super) async fn warm_up(fixture: &mut Fixture, jobs: u64) -> Result<(f64, RoundResult)> {
     let warm = jobs.min(WARM_UP_JOBS);
     fixture.new_round();
     let began = clock::wall_us();
@@ -95,11 +92,7 @@ pub(super) async fn warm_up(
 }
 
 /// One drain of jobs that are stored at `warm_rate` at least.
-pub(super) async fn once(
-    fixture: &mut Fixture,
-    jobs: u64,
-    warm_rate: f64,
-) -> Result<Drained, Failure> {
+pub(super) async fn once(fixture: &mut Fixture, jobs: u64, warm_rate: f64) -> Result<Drained> {
     // A cold process is slower than a warm one, so this time is ample.
     let mut lead_ms = 2000 + (jobs as f64 / warm_rate * 1000.0) as i64;
     let others = fixture.store.reader.waiting().await?;

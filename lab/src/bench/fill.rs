@@ -13,7 +13,7 @@ use dwell::clock;
 use dwell::config::Redis;
 use dwell::request::{NewJob, Request, RequestRules, parse};
 use dwell::store::{Store, Unobserved};
-use dwell_testkit::environment::{Environment, Failure};
+use dwell_testkit::environment::{Environment, Failure, Result};
 
 /// Connections, each with one batch in flight.
 const CONNECTION_COUNT: u64 = 4;
@@ -37,7 +37,7 @@ pub(super) struct Order {
 
 /// Stores `options.pending` jobs, due after the measurement, in the namespace of the instances.
 /// Returns the rate.
-pub(super) async fn far(environment: &Environment, options: &Options) -> Result<f64, Failure> {
+pub(super) async fn far(environment: &Environment, options: &Options) -> Result<f64> {
     let (jobs, body, kind) = (options.pending, options.body, options.broker.as_str());
     let order = Order {
         jobs,
@@ -58,9 +58,8 @@ pub(super) async fn fill(
     redis: &Redis,
     order: &Order,
     say: fn(&str),
-) -> Result<f64, Failure> {
-    let rules =
-        Arc::new(RequestRules::new(environment.settings(), "main").map_err(Failure::Unexpected)?);
+) -> Result<f64> {
+    let rules = Arc::new(RequestRules::new(environment.settings(), "main")?);
     let next = Arc::new(AtomicU64::new(0));
     let began = clock::wall_us();
     let mut lines = JoinSet::new();
@@ -92,9 +91,9 @@ pub(super) fn schedules(
     rules: &RequestRules,
     order: &Order,
     numbers: std::ops::Range<u64>,
-) -> Result<Vec<NewJob>, Failure> {
+) -> Result<Vec<NewJob>> {
     numbers
-        .map(|number| -> Result<NewJob, Failure> {
+        .map(|number| -> Result<NewJob> {
             let spread =
                 if order.spread_ms > 0 { rand::random_range(0..order.spread_ms) } else { 0 };
             let message = Message {

@@ -17,7 +17,7 @@ use dwell::clock;
 use dwell::store::reader::redis_stats::RedisStats;
 use dwell::store::{Store, Unobserved};
 use dwell_testkit::environment::traffic::{Consumer, Producer};
-use dwell_testkit::environment::{Environment, Failure, Store as StoreOf};
+use dwell_testkit::environment::{Environment, Result, Store as StoreOf};
 use dwell_testkit::servers::{DwellServer, RedisOptions};
 use dwell_testkit::usage::Usage;
 
@@ -40,7 +40,7 @@ pub(super) struct Fixture {
 
 impl Fixture {
     /// Starts servers, producer and consumer. No instance runs yet, and no job waits.
-    pub(super) async fn prepare(options: &Options) -> Result<Fixture, Failure> {
+    pub(super) async fn prepare(options: &Options) -> Result<Fixture> {
         let store = match &options.redis {
             Some(url) => StoreOf::At(url.clone()),
             None => StoreOf::Private(RedisOptions {
@@ -88,7 +88,7 @@ impl Fixture {
     }
 
     /// As [`Fixture::prepare`], with running instances and `options.pending` jobs in the store.
-    pub(super) async fn running(options: &Options) -> Result<Fixture, Failure> {
+    pub(super) async fn running(options: &Options) -> Result<Fixture> {
         let mut fixture = Self::prepare(options).await?;
         fixture.fill().await?;
         fixture.start().await?;
@@ -96,7 +96,7 @@ impl Fixture {
     }
 
     /// Stores the jobs that only wait. Returns the rate.
-    pub(super) async fn fill(&mut self) -> Result<Option<f64>, Failure> {
+    pub(super) async fn fill(&mut self) -> Result<Option<f64>> {
         if self.options.pending == 0 {
             return Ok(None);
         }
@@ -106,7 +106,7 @@ impl Fixture {
     }
 
     /// Starts the instances.
-    pub(super) async fn start(&mut self) -> Result<(), Failure> {
+    pub(super) async fn start(&mut self) -> Result<()> {
         for dwell in &mut self.dwells {
             dwell.restart().await?;
         }
@@ -120,7 +120,7 @@ impl Fixture {
     }
 
     /// Enters jobs with one due time, and sends them.
-    pub(super) async fn send(&mut self, to: &str, jobs: u64, due_ms: i64) -> Result<(), Failure> {
+    pub(super) async fn send(&mut self, to: &str, jobs: u64, due_ms: i64) -> Result<()> {
         self.send_due(to, (0..jobs).map(move |_| due_ms)).await
     }
 
@@ -129,7 +129,7 @@ impl Fixture {
         &mut self,
         to: &str,
         dues_ms: impl Iterator<Item = i64> + Send + 'static,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let round = self.round.clone();
         let messages = dues_ms.map(move |due_ms| request(round.lock().enter(due_ms), due_ms));
         self.producer.send(&Destination::new(to), messages).await?;
@@ -137,7 +137,7 @@ impl Fixture {
     }
 
     /// Waits for this many arrivals, or until none arrives for too long.
-    pub(super) async fn arrived(&mut self, jobs: u64) -> Result<(), Failure> {
+    pub(super) async fn arrived(&mut self, jobs: u64) -> Result<()> {
         let (mut count, mut since) = (0, clock::now());
         loop {
             let now = self.round.lock().count();
@@ -165,7 +165,7 @@ impl Fixture {
 
     /// Waits until the store holds this many jobs; false if it does not before `deadline_ms`
     /// (epoch).
-    pub(super) async fn stored(&self, jobs: u64, deadline_ms: i64) -> Result<bool, Failure> {
+    pub(super) async fn stored(&self, jobs: u64, deadline_ms: i64) -> Result<bool> {
         loop {
             let waiting = self.store.reader.waiting().await?;
             if clock::wall_ms() >= deadline_ms {
@@ -179,7 +179,7 @@ impl Fixture {
     }
 
     /// Waits for Redis to finish a rewrite or a snapshot, which must not count.
-    pub(super) async fn saved(&self) -> Result<RedisStats, Failure> {
+    pub(super) async fn saved(&self) -> Result<RedisStats> {
         let began = clock::now();
         loop {
             let vitals = self.store.reader.vitals().await?;
@@ -190,7 +190,7 @@ impl Fixture {
         }
     }
 
-    pub(super) async fn meter(&self) -> Result<Meter, Failure> {
+    pub(super) async fn meter(&self) -> Result<Meter> {
         Ok(Meter {
             dwell: Usage::of(self.pids()),
             broker: self.environment.broker_pid().and_then(|pid| Usage::of([pid])),
@@ -218,7 +218,7 @@ impl Fixture {
     }
 
     /// Stops all processes in order.
-    pub(super) async fn stop(mut self) -> Result<Machine, Failure> {
+    pub(super) async fn stop(mut self) -> Result<Machine> {
         for dwell in &mut self.dwells {
             dwell.stop().await?;
         }

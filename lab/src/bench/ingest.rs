@@ -6,7 +6,7 @@ use super::machine::Machine;
 use super::metric::{self, Run, over};
 use super::{ARRIVAL_TIMEOUT, CHECK_INTERVAL, Options, REQUEST_DESTINATION, baseline, per_second};
 use dwell::clock;
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 
 /// The delay of the jobs, which must not fall due during the measurement, ms.
 const FAR_DELAY_MS: i64 = 3_600_000;
@@ -16,7 +16,7 @@ const FAR_DELAY_MS: i64 = 3_600_000;
 ///
 /// # Errors
 /// The servers or the connectors failed.
-pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Machine), Failure> {
+pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Machine)> {
     let mut fixture = Fixture::prepare(options).await?;
     let mut run = Run::default();
     run.note_known(&metric::FILL, fixture.fill().await?);
@@ -59,7 +59,7 @@ pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Mac
 
 /// Waits until `jobs` more than `others` are stored. Returns the rate since the first check that
 /// saw one.
-async fn waits(fixture: &Fixture, others: u64, jobs: u64) -> Result<f64, Failure> {
+async fn waits(fixture: &Fixture, others: u64, jobs: u64) -> Result<f64> {
     let (mut first, mut seen, mut moved) = (None, others, clock::now());
     loop {
         let waiting = fixture.store.reader.waiting().await?;

@@ -13,7 +13,7 @@ use super::percentiles::{Latencies, Percentiles};
 use super::round::request;
 use super::{Options, REQUEST_DESTINATION, drain};
 use dwell::clock;
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 
 /// The least time between sending and due time, ms.
 const SEND_LEAD_MS: std::ops::RangeInclusive<i64> = 1000..=3000;
@@ -62,7 +62,7 @@ impl std::fmt::Display for Rate {
 ///
 /// # Errors
 /// The servers or the connectors failed. Wrong jobs are in the result.
-pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machine), Failure> {
+pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machine)> {
     let mut fixture = Fixture::running(options).await?;
     let mut run = Run::default();
     let (warm_rate, warmed) = drain::warm_up(&mut fixture, DRAIN_JOBS).await?;
@@ -103,11 +103,7 @@ pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machi
 }
 
 /// Sends each job at its time. Returns the lateness of sending.
-pub(super) async fn steady(
-    fixture: &mut Fixture,
-    rate: u64,
-    secs: u64,
-) -> Result<Percentiles, Failure> {
+pub(super) async fn steady(fixture: &mut Fixture, rate: u64, secs: u64) -> Result<Percentiles> {
     let start_ms = clock::wall_ms() + SEND_LEAD_MS.end() + 100;
     let mut plan: Vec<(i64, i64)> = dues(start_ms, rate, secs)
         .map(|due_ms| (due_ms - rand::random_range(SEND_LEAD_MS), due_ms))
@@ -135,12 +131,7 @@ pub(super) async fn steady(
 }
 
 /// Stores all jobs before the first is due.
-async fn stored(
-    fixture: &mut Fixture,
-    rate: u64,
-    secs: u64,
-    accept_per_s: f64,
-) -> Result<(), Failure> {
+async fn stored(fixture: &mut Fixture, rate: u64, secs: u64, accept_per_s: f64) -> Result<()> {
     let jobs = rate * secs;
     let lead_ms = 5000 + (jobs as f64 / accept_per_s * 2000.0) as i64;
     let others = fixture.store.reader.waiting().await?;

@@ -5,7 +5,7 @@ use std::fs;
 use serde::{Deserialize, Serialize};
 
 use dwell::store::Store;
-use dwell_testkit::environment::{Environment, Failure};
+use dwell_testkit::environment::{Environment, Result};
 
 /// A machine and what ran on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ impl Machine {
     ///
     /// # Errors
     /// Redis did not answer.
-    pub async fn of(environment: &Environment, store: &Store) -> Result<Machine, Failure> {
+    pub async fn of(environment: &Environment, store: &Store) -> Result<Machine> {
         let read = |path: &str, name: &str| {
             let text = fs::read_to_string(path).unwrap_or_default();
             let value = text

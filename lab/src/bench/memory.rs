@@ -5,7 +5,7 @@ use super::machine::Machine;
 use super::metric::{self, Run};
 use super::{Options, REQUEST_DESTINATION, fill};
 use dwell::clock;
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 use dwell_testkit::usage::Usage;
 
 /// Bytes of a generated id.
@@ -24,7 +24,7 @@ pub struct Load {
 ///
 /// # Errors
 /// The servers or the connectors failed. Wrong jobs are in the result.
-pub async fn run(options: &Options, load: Load) -> Result<(Run, Machine), Failure> {
+pub async fn run(options: &Options, load: Load) -> Result<(Run, Machine)> {
     // The consumer's round is that of the load: the waiting jobs never arrive.
     let mut fixture = Fixture::prepare(&Options { body: load.body, ..options.clone() }).await?;
     let mut run = Run::default();

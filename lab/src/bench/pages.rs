@@ -17,7 +17,7 @@ use super::report::Report;
 use crate::markers::Markers;
 use block::Block;
 use comparison::Peer;
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::{Failure, Result};
 
 /// The measured part of performance.md.
 const MEASURED_MARKERS: Markers = Markers {
@@ -39,7 +39,7 @@ pub fn write(
     peers: Option<&Path>,
     docs: Option<&Path>,
     html: Option<&Path>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let mut reports: Vec<Report> = Vec::new();
     for path in lines {
         for report in records::<Report>(path, "report of `dwell-lab bench -o json`")? {
@@ -76,7 +76,7 @@ pub fn write(
 }
 
 /// The records of a file, one a line of JSON; `what` names one.
-fn records<T: DeserializeOwned>(path: &Path, what: &str) -> Result<Vec<T>, Failure> {
+fn records<T: DeserializeOwned>(path: &Path, what: &str) -> Result<Vec<T>> {
     let text = fs::read_to_string(path)
         .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());

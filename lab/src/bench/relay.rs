@@ -15,7 +15,7 @@ use super::metric::{self, Run};
 use super::round::RoundResult;
 use super::{JOB_TARGET, Options, per_second};
 use dwell::clock;
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 
 /// The queue that the relay reads.
 const RELAY: &str = "bench.relay";
@@ -39,7 +39,7 @@ pub(super) struct Relayed {
 ///
 /// # Errors
 /// The servers or the connectors failed. Wrong messages are in the result.
-pub async fn run(options: &Options, jobs: u64) -> Result<(Run, Machine), Failure> {
+pub async fn run(options: &Options, jobs: u64) -> Result<(Run, Machine)> {
     let mut fixture = Fixture::prepare(options).await?;
     let relayed = once(&mut fixture, jobs).await?;
     let mut run = Run { result: relayed.result, ..Run::default() };
@@ -49,7 +49,7 @@ pub async fn run(options: &Options, jobs: u64) -> Result<(Run, Machine), Failure
 }
 
 /// Moves this many messages through the connectors of the instances.
-pub(super) async fn once(fixture: &mut Fixture, jobs: u64) -> Result<Relayed, Failure> {
+pub(super) async fn once(fixture: &mut Fixture, jobs: u64) -> Result<Relayed> {
     fixture.environment.declare(&[RELAY], Role::Ingest).await?;
     fixture.new_round();
     fixture.send(RELAY, jobs, clock::wall_ms()).await?;
@@ -83,7 +83,7 @@ async fn relay(
     from: String,
     to: Destination,
     stop: CancellationToken,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let options = SourceOptions {
         topic: from,
         group: "relay".to_owned(),

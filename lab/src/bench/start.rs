@@ -7,7 +7,7 @@ use super::fixture::Fixture;
 use super::machine::Machine;
 use super::metric::{self, Run};
 use dwell::clock;
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 use dwell_testkit::usage::Usage;
 
 /// The pause between the start and the idle measurement.
@@ -18,11 +18,7 @@ const IDLE_PAUSE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// The servers failed, or Dwell did not become ready.
-pub async fn run(
-    options: &Options,
-    times: usize,
-    idle: Duration,
-) -> Result<(Run, Machine), Failure> {
+pub async fn run(options: &Options, times: usize, idle: Duration) -> Result<(Run, Machine)> {
     let mut fixture = Fixture::prepare(&Options { instances: 1, ..options.clone() }).await?;
     let mut run = Run::default();
     run.note_known(&metric::FILL, fixture.fill().await?);

@@ -14,7 +14,7 @@ use crate::bench::report::{Report, Setup};
 use crate::bench::{Options, backlog, drain, ingest, memory, pages, relay, scale, start};
 use dwell::cli::common::Common;
 use dwell::cli::exit::{Exit, Stop};
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 
 /// Measures and prints the results. Fails if a job was lost, duplicated, early or damaged.
 ///
@@ -83,7 +83,7 @@ async fn measure(common: &Common, args: &Args) -> Result<Exit, Stop> {
 }
 
 /// One run at one point.
-async fn one(point: &Point, what: &What) -> Result<(Run, Machine), Failure> {
+async fn one(point: &Point, what: &What) -> Result<(Run, Machine)> {
     let options = &point.options;
     match what {
         What::Drain(of) => Box::pin(drain::run(options, of.jobs.jobs, !of.alone)).await,

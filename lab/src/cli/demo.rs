@@ -4,7 +4,7 @@ use crate::demo;
 use crate::demo::expectations::Summary;
 use dwell::cli::common::{Common, Form};
 use dwell::cli::exit::{Exit, Stop};
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 use dwell_testkit::servers::BrokerKind;
 
 /// `dwell-lab demo`
@@ -32,7 +32,7 @@ pub(super) enum Shown {
 }
 
 impl Shown {
-    async fn play(self, silent: bool) -> Result<Summary, Failure> {
+    async fn play(self, silent: bool) -> Result<Summary> {
         let broker = match self {
             Shown::Nats => BrokerKind::Nats,
             Shown::Kafka => BrokerKind::Kafka,

@@ -1,7 +1,7 @@
 //! The calls of the demo on the HTTP API of an instance, each over a connection of its own.
 
 use dwell::clock;
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::{Failure, Result};
 use http::Method;
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ impl Answer {
 
 impl Api {
     /// The API on this port. It answers 503 until it is open, which is a moment after `/readyz`.
-    pub(super) async fn open(port: u16) -> Result<Api, Failure> {
+    pub(super) async fn open(port: u16) -> Result<Api> {
         let api = Api { port };
         while api.get("/v1/stats").await?.status == 503 {
             clock::sleep(QUERY_INTERVAL).await;
@@ -38,11 +38,11 @@ impl Api {
         Ok(api)
     }
 
-    pub(super) async fn get(&self, path: &str) -> Result<Answer, Failure> {
+    pub(super) async fn get(&self, path: &str) -> Result<Answer> {
         self.call(Method::GET, path, None).await
     }
 
-    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Answer, Failure> {
+    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Answer> {
         self.call(Method::POST, path, Some(body)).await
     }
 
@@ -51,7 +51,7 @@ impl Api {
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer> {
         let body = body.map(Value::to_string).unwrap_or_default();
         let (status, answer) = Link::to(self.port).call(method, path, body).await?;
         let json = serde_json::from_slice(&answer)

@@ -4,7 +4,7 @@
 use dwell::clock;
 use dwell_connectors::{Acks, Destination, Message, Role};
 use dwell_testkit::environment::traffic::{Consumer, Producer};
-use dwell_testkit::environment::{Environment, Failure, Store};
+use dwell_testkit::environment::{Environment, Result, Store};
 use dwell_testkit::servers::{BrokerKind, RedisOptions};
 use tokio::sync::mpsc::{self, UnboundedSender};
 
@@ -20,7 +20,7 @@ use super::stage::{Scene, Stage};
 ///
 /// # Errors
 /// The servers, Dwell or the connectors failed. Wrong jobs are in the summary.
-pub async fn run(kind: BrokerKind, silent: bool) -> Result<Summary, Failure> {
+pub async fn run(kind: BrokerKind, silent: bool) -> Result<Summary> {
     let plan = plan::plan();
     let screen = Screen::new(silent, plan.len());
     let allow = [plan::ORDERS, plan::INVOICES, plan::PARCELS, plan::VERDICTS];
@@ -71,7 +71,7 @@ struct Traffic<'a> {
 }
 
 impl Traffic<'_> {
-    async fn consume(&mut self, topic: &str, place: Place) -> Result<(), Failure> {
+    async fn consume(&mut self, topic: &str, place: Place) -> Result<()> {
         let seen = self.seen.clone();
         let on_messages = move |at_us, messages| {
             // The receiver is gone once the demo has ended.
@@ -86,7 +86,7 @@ impl Traffic<'_> {
         &self.environment.settings().ingest["main"].topic
     }
 
-    async fn publish(&mut self, messages: Vec<Message>) -> Result<(), Failure> {
+    async fn publish(&mut self, messages: Vec<Message>) -> Result<()> {
         let to = Destination::new(self.ingest());
         self.producer.send(&to, messages).await?;
         self.producer.flush().await
@@ -94,7 +94,7 @@ impl Traffic<'_> {
 }
 
 impl Scene for Traffic<'_> {
-    async fn send(&mut self, stage: &mut Stage<'_>, plan: &[Planned]) -> Result<(), Failure> {
+    async fn send(&mut self, stage: &mut Stage<'_>, plan: &[Planned]) -> Result<()> {
         let missing =
             plan.iter().filter(|planned| [plan::INVOICES, plan::PARCELS].contains(&planned.target));
         self.watched = missing.map(|planned| (planned.id.clone(), planned.target)).collect();
@@ -105,12 +105,12 @@ impl Scene for Traffic<'_> {
             .say(&format!("sent      {count} requests to {to}, for later: 0.5 s to 6 s"))?)
     }
 
-    async fn cancel(&mut self, _: &mut Stage<'_>, id: &str) -> Result<(), Failure> {
+    async fn cancel(&mut self, _: &mut Stage<'_>, id: &str) -> Result<()> {
         self.publish(vec![plan::cancel(id)]).await
     }
 
     /// Shows every new failed attempt, and makes the target of invoices after two of them.
-    async fn look(&mut self, stage: &mut Stage<'_>) -> Result<(), Failure> {
+    async fn look(&mut self, stage: &mut Stage<'_>) -> Result<()> {
         let mut repairs = false;
         for (id, target) in &self.watched {
             let job = stage.api.get(&format!("/v1/jobs/{id}")).await?.json;

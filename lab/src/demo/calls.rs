@@ -1,6 +1,6 @@
 //! Requests over HTTP.
 
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 use http::Method;
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use super::stage::{Scene, Stage};
 pub(super) struct Calls<F>(pub(super) F);
 
 impl<F: Fn(&Planned) -> Value> Scene for Calls<F> {
-    async fn send(&mut self, stage: &mut Stage<'_>, plan: &[Planned]) -> Result<(), Failure> {
+    async fn send(&mut self, stage: &mut Stage<'_>, plan: &[Planned]) -> Result<()> {
         // A wrong job would stop none of the others in an array; alone it is answered by a problem.
         let (bad, good): (Vec<&Planned>, Vec<&Planned>) =
             plan.iter().partition(|planned| matches!(planned.fate, Fate::Rejected(_)));
@@ -33,7 +33,7 @@ impl<F: Fn(&Planned) -> Value> Scene for Calls<F> {
         Ok(())
     }
 
-    async fn cancel(&mut self, stage: &mut Stage<'_>, id: &str) -> Result<(), Failure> {
+    async fn cancel(&mut self, stage: &mut Stage<'_>, id: &str) -> Result<()> {
         let answer = stage.api.call(Method::DELETE, &format!("/v1/jobs/{id}"), None).await?.json;
         let verdict = stage.expectations.verdict(id, answer["verdict"].as_str().unwrap_or("?"));
         Ok(stage.screen.say(&verdict)?)

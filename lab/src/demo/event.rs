@@ -1,12 +1,12 @@
 //! What the demo sees: messages of a broker, and hand-outs over HTTP with their ends.
 
 use dwell_connectors::Message;
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 
 use super::expectations::messages::Place;
 
 /// An event, or the failure of what looks for events.
-pub(super) type Seen = Result<Event, Failure>;
+pub(super) type Seen = Result<Event>;
 
 /// An event of the demo.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use dwell::delayed_headers::{ATTEMPT, DUE, ID};
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio_util::task::AbortOnDropHandle;
@@ -28,7 +28,7 @@ const ERROR: &str = "the target answered 500 Internal Server Error";
 ///
 /// # Errors
 /// Redis, Dwell or a call failed. Wrong jobs are in the summary.
-pub async fn run(silent: bool) -> Result<Summary, Failure> {
+pub async fn run(silent: bool) -> Result<Summary> {
     let plan = plan::http();
     let screen = Screen::new(silent, plan.len());
     let (seen, events) = mpsc::unbounded_channel();

@@ -5,7 +5,7 @@
 
 mod consumer;
 
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -34,7 +34,7 @@ const CONSUMERS: [(&str, Manner); 5] = [
 ///
 /// # Errors
 /// Redis, Dwell or a call failed. Wrong jobs are in the summary.
-pub async fn run(silent: bool) -> Result<Summary, Failure> {
+pub async fn run(silent: bool) -> Result<Summary> {
     let plan = plan::queues();
     let screen = Screen::new(silent, plan.len());
     let place = Place::start(SETTINGS).await?;

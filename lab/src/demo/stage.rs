@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dwell::clock;
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::QUERY_INTERVAL;
@@ -25,13 +25,13 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The way of requests to Dwell.
 pub(super) trait Scene {
     /// Sends the requests.
-    async fn send(&mut self, stage: &mut Stage<'_>, plan: &[Planned]) -> Result<(), Failure>;
+    async fn send(&mut self, stage: &mut Stage<'_>, plan: &[Planned]) -> Result<()>;
 
     /// Cancels a job.
-    async fn cancel(&mut self, stage: &mut Stage<'_>, id: &str) -> Result<(), Failure>;
+    async fn cancel(&mut self, stage: &mut Stage<'_>, id: &str) -> Result<()>;
 
     /// Looks at facts without an event, every [`QUERY_INTERVAL`].
-    async fn look(&mut self, _: &mut Stage<'_>) -> Result<(), Failure> {
+    async fn look(&mut self, _: &mut Stage<'_>) -> Result<()> {
         Ok(())
     }
 }
@@ -51,7 +51,7 @@ impl<'a> Stage<'a> {
         plan: &[Planned],
         scene: &mut impl Scene,
         mut events: UnboundedReceiver<Seen>,
-    ) -> Result<Summary, Failure> {
+    ) -> Result<Summary> {
         let began = clock::now();
         let expectations = Expectations::new(plan.to_vec(), clock::wall_ms());
         let mut stage = Stage { api, screen, expectations };
@@ -83,7 +83,7 @@ impl<'a> Stage<'a> {
         Ok(stage.expectations.summary())
     }
 
-    async fn show_waiting(&self) -> Result<(), Failure> {
+    async fn show_waiting(&self) -> Result<()> {
         let stats = self.api.get("/v1/stats").await?.json;
         let next = stats["next_due_ms"].as_i64().zip(stats["now_ms"].as_i64());
         self.screen.waiting(
@@ -94,7 +94,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    async fn saw(&mut self, event: Event) -> Result<(), Failure> {
+    async fn saw(&mut self, event: Event) -> Result<()> {
         match event {
             Event::Messages(place, at_us, messages) => {
                 for message in &messages {
@@ -110,7 +110,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Records the end of a hand-out. Returns a line for the screen.
-    async fn ended(&mut self, HandOut { job, at_us, end }: HandOut) -> Result<String, Failure> {
+    async fn ended(&mut self, HandOut { job, at_us, end }: HandOut) -> Result<String> {
         let (id, attempt) = (job.id.as_str(), job.attempt);
         Ok(match end {
             End::Finished => {
@@ -148,7 +148,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Why a job is dead. A consumer that is called back knows the answer before Dwell has it.
-    async fn dead_reason(&self, id: &str) -> Result<String, Failure> {
+    async fn dead_reason(&self, id: &str) -> Result<String> {
         let by = clock::now() + SETTLE_TIMEOUT;
         loop {
             let job = self.api.get(&format!("/v1/jobs/{id}")).await?.json;

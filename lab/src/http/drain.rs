@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dwell::clock;
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 use dwell_testkit::usage::Usage;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::{BodyExt, Full};
@@ -73,7 +73,7 @@ pub struct Figures {
 ///
 /// # Errors
 /// The servers failed, or jobs did not arrive.
-pub async fn run(options: Options, say: fn(&str)) -> Result<Figures, Failure> {
+pub async fn run(options: Options, say: fn(&str)) -> Result<Figures> {
     let mut receiver = Process::start(Hosts { hosts: 1, hanging: 0, slow: 0, slow_ms: 0 }).await?;
     let target = format!("http://127.0.0.1:{}{PATH}", receiver.ports[0]);
     let place = Place::start(&settings(&receiver.ports, "15s")).await?;
@@ -114,7 +114,7 @@ async fn dwell(
     target: &str,
     options: Options,
     figures: &mut Figures,
-) -> Result<f64, Failure> {
+) -> Result<f64> {
     receiver.reset().await?;
     let due_ms =
         clock::wall_ms() + 3000 + i64::try_from(options.jobs * 1000 / SCHEDULED_PER_S).unwrap_or(0);
@@ -135,7 +135,7 @@ async fn dwell(
 }
 
 /// The same requests from the client alone: no job, no Redis.
-async fn bare(receiver: &mut Process, target: &str, options: Options) -> Result<f64, Failure> {
+async fn bare(receiver: &mut Process, target: &str, options: Options) -> Result<f64> {
     receiver.reset().await?;
     let mut builder = Client::builder(TokioExecutor::new());
     builder

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use dwell::clock;
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 use serde::Serialize;
 use serde_json::json;
 
@@ -71,7 +71,7 @@ pub struct Figures {
 ///
 /// # Errors
 /// The servers failed, or jobs did not arrive.
-pub async fn run(options: Options, say: fn(&str)) -> Result<Figures, Failure> {
+pub async fn run(options: Options, say: fn(&str)) -> Result<Figures> {
     let mut receivers = Process::start(options.hosts).await?;
     let text = settings(&receivers.ports, &format!("{}s", options.timeout));
     let place = Place::start(&text).await?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use dwell::clock;
 use dwell::delayed_headers::DUE;
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::{Failure, Result};
 use http::Response;
 use http_body_util::Full;
 use parking_lot::Mutex;
@@ -99,7 +99,7 @@ enum Manner {
 ///
 /// # Errors
 /// No port is free.
-pub async fn serve(hosts: Hosts) -> Result<(), Failure> {
+pub async fn serve(hosts: Hosts) -> Result<()> {
     let counting = Arc::new(Mutex::new(Counting::default()));
     let mut receivers = Vec::with_capacity(hosts.hosts + 1);
     for host in 0..=hosts.hosts {
@@ -175,7 +175,7 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts the process.
-    pub(super) async fn start(hosts: Hosts) -> Result<Process, Failure> {
+    pub(super) async fn start(hosts: Hosts) -> Result<Process> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["http", "receive"]);
         let Hosts { hosts, hanging, slow, slow_ms } = hosts;
@@ -201,22 +201,18 @@ impl Process {
         self.child.id()
     }
 
-    pub(super) async fn counts(&mut self) -> Result<Counts, Failure> {
+    pub(super) async fn counts(&mut self) -> Result<Counts> {
         let (_, answer) = self.asking.get("/").await?;
         serde_json::from_slice(&answer)
             .map_err(|error| Failure::Unexpected(format!("the counts of the receivers: {error}")))
     }
 
-    pub(super) async fn reset(&mut self) -> Result<(), Failure> {
+    pub(super) async fn reset(&mut self) -> Result<()> {
         Ok(self.asking.get("/reset").await.map(drop)?)
     }
 
     /// Waits until so many requests were answered; an error if none comes for `patience`.
-    pub(super) async fn answered(
-        &mut self,
-        count: u64,
-        patience: Duration,
-    ) -> Result<Counts, Failure> {
+    pub(super) async fn answered(&mut self, count: u64, patience: Duration) -> Result<Counts> {
         let (mut last, mut since) = (0, clock::now());
         loop {
             let counts = self.counts().await?;

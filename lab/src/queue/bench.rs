@@ -18,7 +18,7 @@ use crate::bench::percentiles::{Latencies, Percentiles};
 use crate::client::Link;
 use crate::client::answers::Fetched;
 use dwell::clock;
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 
 const QUEUE: &str = "lab.jobs";
 
@@ -74,7 +74,7 @@ pub struct Figures {
 ///
 /// # Errors
 /// The servers failed.
-pub async fn run(options: Options, say: fn(&str)) -> Result<Figures, Failure> {
+pub async fn run(options: Options, say: fn(&str)) -> Result<Figures> {
     limit::allow(options.idle.max(options.waiting).max(options.consumers))?;
     let place = Place::start("[queues.\"lab.*\"]\nttr = \"60s\"").await?;
     let port = place.port();
@@ -93,12 +93,12 @@ async fn schedule(
     from: u64,
     dues_ms: impl Iterator<Item = i64>,
     body: &str,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let job = |(n, due): (u64, i64)| json!({ "id": format!("job-{n}"), "queue": QUEUE, "until": due, "body": body });
     Link::to(port).schedule((from..).zip(dues_ms).map(job)).await
 }
 
-async fn drain(place: &Place, options: Options, figures: &mut Figures) -> Result<(), Failure> {
+async fn drain(place: &Place, options: Options, figures: &mut Figures) -> Result<()> {
     let (port, due) = (place.port(), clock::wall_ms());
     schedule(port, 0, (0..options.jobs).map(|_| due), &"x".repeat(options.body)).await?;
     let before = place.used();
@@ -136,7 +136,7 @@ async fn drain(place: &Place, options: Options, figures: &mut Figures) -> Result
     Ok(())
 }
 
-async fn lateness(port: u16, options: Options) -> Result<Percentiles, Failure> {
+async fn lateness(port: u16, options: Options) -> Result<Percentiles> {
     let (late, stop) = (Arc::new(Mutex::new(Latencies::default())), CancellationToken::new());
     let mut consumers = JoinSet::new();
     for _ in 0..options.waiting {
@@ -174,7 +174,7 @@ async fn lateness(port: u16, options: Options) -> Result<Percentiles, Failure> {
     Ok(late)
 }
 
-async fn idle(place: &Place, options: Options, figures: &mut Figures) -> Result<(), Failure> {
+async fn idle(place: &Place, options: Options, figures: &mut Figures) -> Result<()> {
     let port = place.port();
     let mut consumers = JoinSet::new();
     for at in 0..options.idle {

@@ -1,6 +1,6 @@
 //! A private Redis, and an instance without a broker of its own.
 
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 use dwell_testkit::servers::{AppendFsync, DwellServer, RedisOptions, RedisServer, find};
 use dwell_testkit::usage::Usage;
 
@@ -17,7 +17,7 @@ pub(crate) struct Place {
 
 impl Place {
     /// Starts a Redis, and an instance with these more settings.
-    pub(crate) async fn start(more: &str) -> Result<Place, Failure> {
+    pub(crate) async fn start(more: &str) -> Result<Place> {
         let appendonly = Some(AppendFsync::EverySec);
         let redis =
             RedisServer::start(RedisOptions { appendonly, ..RedisOptions::default() }).await?;
@@ -38,7 +38,7 @@ impl Place {
     }
 
     /// Stops both in order.
-    pub(crate) async fn stop(mut self) -> Result<(), Failure> {
+    pub(crate) async fn stop(mut self) -> Result<()> {
         self.dwell.stop().await?;
         self.redis.stop().await?;
         Ok(())

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
 
-use super::{Failure, start_broker};
+use super::{Result, start_broker};
 use crate::servers::{BrokerKind, BrokerServer, RedisServer};
 
 /// The time of the way to a server, and of the way back. Producers and consumers are next to the
@@ -30,7 +30,7 @@ impl Wires {
         kind: BrokerKind,
         redis: &RedisServer,
         distance: Distance,
-    ) -> Result<(BrokerServer, Wires), Failure> {
+    ) -> Result<(BrokerServer, Wires)> {
         let to_redis = Proxy::start(format!("127.0.0.1:{}", redis.port())).await?;
         let to_broker = Proxy::start("127.0.0.1:1").await?;
         let broker = start_broker(kind, Some(to_broker.address().port())).await?;

@@ -9,7 +9,7 @@ use dwell_connectors::{
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::Failure;
+use super::Result;
 use dwell::clock;
 
 /// The most publications of a producer without a confirm.
@@ -31,7 +31,7 @@ pub struct Producer {
 
 impl Producer {
     /// Connects.
-    pub async fn open(broker: &BrokerConfig) -> Result<Self, Failure> {
+    pub async fn open(broker: &BrokerConfig) -> Result<Self> {
         let (sink, outcomes) = broker.sink(CONFIRM_TIMEOUT).await?;
         Ok(Producer { sink, outcomes, next: 0, open: 0 })
     }
@@ -42,7 +42,7 @@ impl Producer {
         &mut self,
         to: &Destination,
         messages: impl IntoIterator<Item = Message>,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let (mut chunk, mut most) = (Vec::with_capacity(CHUNK_PUBLICATIONS), WINDOW_PUBLICATIONS);
         for message in messages {
             // The largest body so far limits the window.
@@ -63,7 +63,7 @@ impl Producer {
     }
 
     /// Publishes the chunk once at most `most` publications are without a confirm.
-    async fn hand_over(&mut self, chunk: Vec<Publication>, most: usize) -> Result<(), Failure> {
+    async fn hand_over(&mut self, chunk: Vec<Publication>, most: usize) -> Result<()> {
         while let Ok(batch) = self.outcomes.try_recv() {
             self.confirmed(batch)?;
         }
@@ -78,21 +78,21 @@ impl Producer {
     }
 
     /// Waits for all confirms.
-    pub async fn flush(&mut self) -> Result<(), Failure> {
+    pub async fn flush(&mut self) -> Result<()> {
         while self.open > 0 {
             self.wait().await?;
         }
         Ok(())
     }
 
-    async fn wait(&mut self) -> Result<(), Failure> {
+    async fn wait(&mut self) -> Result<()> {
         match self.outcomes.recv().await {
             Some(batch) => self.confirmed(batch),
             None => Err("the broker's connection was lost while publishing".into()),
         }
     }
 
-    fn confirmed(&mut self, batch: Vec<(Token, Outcome)>) -> Result<(), Failure> {
+    fn confirmed(&mut self, batch: Vec<(Token, Outcome)>) -> Result<()> {
         self.open -= batch.len();
         match batch.into_iter().find(|(_, outcome)| *outcome != Outcome::Confirmed) {
             None => Ok(()),
@@ -116,7 +116,7 @@ impl Consumer {
         topic: &str,
         acks: Acks,
         mut seen: impl FnMut(i64, Vec<Message>) + Send + 'static,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self> {
         let options = SourceOptions {
             topic: topic.to_owned(),
             group: "testkit".to_owned(),
@@ -146,7 +146,7 @@ impl Consumer {
     }
 
     /// Returns the error if the consumer has stopped by itself.
-    pub async fn check(&mut self) -> Result<(), Failure> {
+    pub async fn check(&mut self) -> Result<()> {
         if !self.task.is_finished() {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use super::super::report::Report;
 use super::block::{Block, cell};
 use super::comparison::{self, Peer};
 use super::plots;
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 
 /// A measurement on the page.
 struct Section {
@@ -64,7 +64,7 @@ const SECTIONS: [Section; 7] = [
 ];
 
 /// The blocks of the page.
-pub(super) fn blocks(reports: &[Report], peers: &[Peer]) -> Result<Vec<Block>, Failure> {
+pub(super) fn blocks(reports: &[Report], peers: &[Peer]) -> Result<Vec<Block>> {
     let mut blocks = vec![
         Block::Text(
             "Medians; in parentheses the least and the most of all runs. Measured on:".to_owned(),

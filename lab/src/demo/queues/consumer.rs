@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dwell::clock;
-use dwell_testkit::environment::Failure;
+use dwell_testkit::environment::Result;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -44,7 +44,7 @@ async fn consume(
     queue: &str,
     manner: Manner,
     seen: &UnboundedSender<Seen>,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let mut silent: Option<Fetched> = None;
     loop {
         let path = format!("/v1/queues/{queue}/pop");
@@ -68,7 +68,7 @@ async fn consume(
     }
 }
 
-async fn treat(api: &Api, manner: Manner, job: &Fetched) -> Result<End, Failure> {
+async fn treat(api: &Api, manner: Manner, job: &Fetched) -> Result<End> {
     let word = if matches!(manner, Manner::FailBelow(attempt) if job.attempt < attempt) {
         "fail"
     } else {
@@ -89,7 +89,7 @@ async fn say(
     word: &str,
     job: &Fetched,
     error: Option<&str>,
-) -> Result<(String, Option<i64>), Failure> {
+) -> Result<(String, Option<i64>)> {
     let mut lease = json!({ "id": job.id, "lease": job.lease });
     if let Some(error) = error {
         lease["error"] = error.into();
