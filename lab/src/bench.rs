@@ -40,8 +40,7 @@ pub mod start;
 use std::time::Duration;
 
 use dwell_testkit::environment::distance::Distance;
-use dwell_testkit::servers::{AppendFsync, BrokerKind};
-use report::Setup;
+use dwell_testkit::servers::BrokerKind;
 
 /// The destination of requests.
 const REQUEST_DESTINATION: &str = "delay.in";
@@ -54,36 +53,13 @@ const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(60);
 /// The wait for duplicates after the last arrival.
 const DUPLICATE_WAIT: Duration = Duration::from_millis(500);
 
-/// When the append-only file of the private Redis is synced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Aof {
-    /// No append-only file
-    No,
-    /// Sync each second
-    Everysec,
-    /// Sync before the answer to a write
-    Always,
-}
-
-impl From<Aof> for Option<AppendFsync> {
-    fn from(aof: Aof) -> Self {
-        match aof {
-            Aof::No => None,
-            Aof::Everysec => Some(AppendFsync::EverySec),
-            Aof::Always => Some(AppendFsync::Always),
-        }
-    }
-}
-
 /// The options of all measurements.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The broker.
     pub broker: BrokerKind,
-    /// The URL of a Redis to use; `None`: a private one.
+    /// The URL of a Redis to use; `None`: a private one with an append-only file.
     pub redis: Option<String>,
-    /// The append-only file of the private one.
-    pub aof: Aof,
     /// The number of `dwell run`.
     pub instances: usize,
     /// Buckets of the namespace.
@@ -96,27 +72,6 @@ pub struct Options {
     pub distance: Option<Distance>,
     /// Prints progress, not to stdout, which is for the result.
     pub say: fn(&str),
-}
-
-impl Options {
-    /// The options in the form of a report.
-    pub fn setup(&self) -> Setup {
-        let redis = match (&self.redis, self.aof) {
-            (Some(_), _) => "given",
-            (None, Aof::No) => "private, no append-only file",
-            (None, Aof::Everysec) => "private, appendfsync everysec",
-            (None, Aof::Always) => "private, appendfsync always",
-        };
-        Setup {
-            broker: self.broker.as_str().to_owned(),
-            redis: redis.to_owned(),
-            instances: self.instances,
-            buckets: self.buckets,
-            body: self.body,
-            pending: self.pending,
-            ..Setup::default()
-        }
-    }
 }
 
 /// Jobs a second.

@@ -129,6 +129,7 @@ fn points(args: &Args, say: fn(&str)) -> Vec<Point> {
         What::Memory { load_jobs, load_body, .. } => Some((*load_jobs, *load_body)),
         _ => None,
     };
+    let redis = if args.redis.is_some() { "given" } else { "private, appendfsync everysec" };
     let instances: Vec<usize> = args.instances.iter().copied().map(usize::from).collect();
     // The path of the program and the URL of Redis are not part of a report.
     let words = std::env::args()
@@ -142,7 +143,6 @@ fn points(args: &Args, say: fn(&str)) -> Vec<Point> {
                 let options = Options {
                     broker: args.broker,
                     redis: args.redis.clone(),
-                    aof: args.aof,
                     instances,
                     buckets,
                     body: args.body,
@@ -150,8 +150,18 @@ fn points(args: &Args, say: fn(&str)) -> Vec<Point> {
                     distance: args.far,
                     say,
                 };
-                let rate_word = rate.map(|rate| rate.to_string());
-                let setup = Setup { jobs, secs, load, rate: rate_word, ..options.setup() };
+                let setup = Setup {
+                    broker: args.broker.as_str().to_owned(),
+                    redis: redis.to_owned(),
+                    instances,
+                    buckets,
+                    body: args.body,
+                    jobs,
+                    pending,
+                    rate: rate.map(|rate| rate.to_string()),
+                    secs,
+                    load,
+                };
                 let report = Report::new(bench, setup, command.join(" "));
                 points.push(Point { options, rate, report });
             }

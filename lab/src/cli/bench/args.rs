@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
+use crate::bench::lateness;
 use crate::bench::round::BODY_MIN;
-use crate::bench::{Aof, lateness};
 use dwell_testkit::environment::distance::Distance;
 use dwell_testkit::servers::BrokerKind;
 
@@ -20,12 +20,9 @@ pub(crate) struct Args {
     #[arg(long, global = true, default_value = "nats")]
     pub broker: BrokerKind,
     /// A Redis to use, or several nodes of a Cluster separated by commas. The measurements leave
-    /// their data in separate namespaces. Without it, a private Redis
+    /// their data in separate namespaces. Without it, a private Redis with an append-only file
     #[arg(long, global = true, value_name = "URL")]
     pub redis: Option<String>,
-    /// The append-only file of the private Redis
-    #[arg(long, global = true, default_value = "everysec")]
-    pub aof: Aof,
     /// Bytes of each body
     #[arg(long, global = true, default_value_t = 200, value_parser = body)]
     pub body: usize,
