@@ -84,23 +84,18 @@ impl From<Failure> for Stop {
 pub struct Environment {
     redis: Option<RedisServer>,
     broker: BrokerServer,
-    text: String,
     settings: Settings,
-    /// The settings of `dwell run` where the servers are at a distance.
-    far: Option<(String, Wires)>,
+    /// The settings of `dwell run`, which lead through the wires if there are any.
+    text: String,
+    _wires: Option<Wires>,
 }
 
 impl Environment {
     /// Starts the servers and makes the settings: the defaults, a namespace of its own, `declare`,
-    /// and the
-    /// destinations that producers may name (`allow`: subjects, topics or queues).
-    pub async fn start(kind: BrokerKind, store: Store, allow: &[&str]) -> Result<Environment> {
-        Self::start_with(kind, store, allow, "", None).await
-    }
-
-    /// As [`Environment::start`], with more lines of `[redis]` (`buckets = 4`), and perhaps at a
-    /// distance from Dwell, which needs a private Redis.
-    pub async fn start_with(
+    /// the destinations that producers may name (`allow`: subjects, topics or queues), and more
+    /// lines of `[redis]` (`buckets = 4`). The servers are perhaps at a distance from Dwell, which
+    /// needs a private Redis.
+    pub async fn start(
         kind: BrokerKind,
         store: Store,
         allow: &[&str],
@@ -132,10 +127,11 @@ impl Environment {
         // This process's environment variables do not apply: they may name other servers.
         let settings = config::load_from(Some(&file), &[], &Overrides::default())
             .map_err(Failure::Settings)?;
-        let far = wires
-            .zip(redis.as_ref())
-            .map(|(wires, redis)| (wires.settings(&text, &broker, redis), wires));
-        Ok(Environment { redis, broker, text, settings, far })
+        let text = match (&wires, &redis) {
+            (Some(wires), Some(redis)) => wires.settings(&text, &broker, redis),
+            _ => text,
+        };
+        Ok(Environment { redis, broker, settings, text, _wires: wires })
     }
 
     /// The settings of `dwell run`.
@@ -143,7 +139,7 @@ impl Environment {
         &self.settings
     }
 
-    /// The settings as the text of a file.
+    /// The settings of `dwell run` as the text of a file.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -161,18 +157,9 @@ impl Environment {
         Ok(())
     }
 
-    /// Starts a `dwell run` with these settings.
-    pub async fn dwell(&self) -> Result<DwellServer> {
-        Ok(DwellServer::start(find::dwell(), self.text_of_dwell()).await?)
-    }
-
-    /// As [`Environment::dwell`], but not started yet.
+    /// A `dwell run` with these settings, not started yet.
     pub fn dwell_to_start(&self) -> Result<DwellServer> {
-        Ok(DwellServer::prepare(find::dwell(), self.text_of_dwell())?)
-    }
-
-    fn text_of_dwell(&self) -> &str {
-        self.far.as_ref().map_or(&self.text, |(text, _)| text)
+        Ok(DwellServer::prepare(find::dwell(), &self.text)?)
     }
 
     /// The broker's name and version, if known.

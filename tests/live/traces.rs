@@ -108,10 +108,8 @@ fn request(id: &str, target: &str) -> Message {
 async fn a_request_and_its_attempts_are_spans_that_know_of_each_other() {
     let collector = Collector::default();
     let (url, _serving) = collector.start().await;
-    let environment =
-        Environment::start(BrokerKind::Nats, Store::Private(Default::default()), &["orders.>"])
-            .await
-            .unwrap();
+    let (redis, allow) = (Store::Private(Default::default()), ["orders.>"]);
+    let environment = Environment::start(BrokerKind::Nats, redis, &allow, "", None).await.unwrap();
     environment.declare(&["orders.close"], Role::Letters).await.unwrap();
     let mut dwell =
         DwellServer::prepare(env!("CARGO_BIN_EXE_dwell").into(), environment.text()).unwrap();

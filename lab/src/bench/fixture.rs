@@ -53,7 +53,7 @@ impl Fixture {
         let Options { broker, buckets, distance, .. } = *options;
         let of_redis = format!("buckets = {buckets}\n");
         let environment =
-            Environment::start_with(broker, store, &[JOB_TARGET], &of_redis, distance).await?;
+            Environment::start(broker, store, &[JOB_TARGET], &of_redis, distance).await?;
         environment.declare(&[REQUEST_DESTINATION], Role::Ingest).await?;
         environment.declare(&[JOB_TARGET], Role::Letters).await?;
         let store =

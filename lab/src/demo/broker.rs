@@ -24,11 +24,12 @@ pub async fn run(kind: BrokerKind, silent: bool) -> Result<Summary> {
     let plan = plan::plan();
     let screen = Screen::new(silent, plan.len());
     let allow = [plan::ORDERS, plan::INVOICES, plan::PARCELS, plan::VERDICTS];
-    let environment =
-        Environment::start(kind, Store::Private(RedisOptions::default()), &allow).await?;
+    let redis = Store::Private(RedisOptions::default());
+    let environment = Environment::start(kind, redis, &allow, "", None).await?;
     environment.declare(&[plan::ORDERS, plan::VERDICTS], Role::Letters).await?;
     screen.say(&format!("servers   {}", environment.describe()))?;
-    let mut dwell = environment.dwell().await?;
+    let mut dwell = environment.dwell_to_start()?;
+    dwell.restart().await?;
     let settings = environment.settings();
     let ingest = &settings.ingest["main"];
     screen.say(&format!("dwell     {} -> redis -> targets", ingest.topic))?;
