@@ -18,7 +18,6 @@ use crate::servers::{
 };
 use dwell::cli::exit::{Exit, Stop};
 use dwell::config::{self, Overrides, Problem, Settings};
-use dwell::runtime::StartError;
 use dwell::store::error::StoreError;
 
 /// The Redis of an environment.
@@ -43,8 +42,6 @@ pub enum Failure {
     Connector(#[from] ConnectorError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error(transparent)]
-    Start(#[from] StartError),
     #[error("the settings of the environment are refused: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Settings(Vec<Problem>),
     #[error(transparent)]
@@ -75,7 +72,6 @@ impl From<Failure> for Stop {
             Failure::Server(_) => Stop::because(Exit::Unavailable, text, ""),
             Failure::Connector(error) => Stop::because(Exit::Unavailable, text, error.hint),
             Failure::Store(error) => Stop::because(Exit::Unavailable, text, error.hint),
-            Failure::Start(error) => Stop::because(Exit::Unavailable, text, error.hint),
         }
     }
 }
