@@ -92,8 +92,8 @@ pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machi
     run.note_lateness(&fixture.round.lock().lateness());
     // The time before the first due job does not count.
     let (dwell, redis) = cost.cores_over(secs as f64 * 1e6);
-    let facts = [(&metric::EARLY, result.early as f64), (&metric::RATE, per_s as f64)];
-    facts.into_iter().for_each(|(kind, value)| run.note(kind, value));
+    run.note(&metric::EARLY, result.early as f64);
+    run.note(&metric::RATE, per_s as f64);
     run.note_known(&metric::BEHIND_P99, behind_ms);
     run.note_known(&metric::CAPACITY, capacity);
     run.note_known(&metric::DWELL_CORE, dwell);

@@ -54,15 +54,9 @@ impl BrokerServer {
     /// Starts a broker with default options and returns it ready.
     pub async fn start(kind: BrokerKind) -> Result<Self, ServerError> {
         Ok(match kind {
-            BrokerKind::Nats => {
-                BrokerServer::Nats(NatsServer::start(NatsOptions::default()).await?)
-            }
-            BrokerKind::Kafka => {
-                BrokerServer::Kafka(KafkaServer::start(KafkaOptions::default()).await?)
-            }
-            BrokerKind::Amqp => {
-                BrokerServer::Amqp(RabbitServer::start(RabbitOptions::default()).await?)
-            }
+            BrokerKind::Nats => Self::Nats(NatsServer::start(NatsOptions::default()).await?),
+            BrokerKind::Kafka => Self::Kafka(KafkaServer::start(KafkaOptions::default()).await?),
+            BrokerKind::Amqp => Self::Amqp(RabbitServer::start(RabbitOptions::default()).await?),
         })
     }
 
