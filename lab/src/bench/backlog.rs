@@ -2,7 +2,6 @@
 
 use super::fill::{self, Order};
 use super::fixture::Fixture;
-use super::machine::Machine;
 use super::metric::{self, Run};
 use super::{Options, lateness, per_second};
 use dwell::clock;
@@ -18,7 +17,7 @@ const OVERDUE_MS: i64 = 60_000;
 ///
 /// # Errors
 /// The servers or the connectors failed. Wrong jobs are in the result.
-pub async fn run(options: &Options, overdue: u64, rate: u64, secs: u64) -> Result<(Run, Machine)> {
+pub async fn run(options: &Options, overdue: u64, rate: u64, secs: u64) -> Result<Run> {
     let mut fixture = Fixture::prepare(options).await?;
     fixture.fill().await?;
     let (body, kind) = (options.body, options.broker.as_str());
@@ -47,5 +46,5 @@ pub async fn run(options: &Options, overdue: u64, rate: u64, secs: u64) -> Resul
         &metric::DRAIN,
         per_second(began.1.saturating_sub(ended.1) + rate * secs, ended.0 - began.0),
     );
-    Ok((run, fixture.stop().await?))
+    fixture.finish(run).await
 }

@@ -6,7 +6,6 @@ use super::metric::{self, Run, over};
 use super::round::RoundResult;
 
 use super::fixture::Fixture;
-use super::machine::Machine;
 use super::{Options, REQUEST_DESTINATION, baseline, ms, per_second, relay};
 use dwell::clock;
 use dwell_testkit::environment::Result;
@@ -38,7 +37,7 @@ pub(super) struct Drained {
 ///
 /// # Errors
 /// The servers or the connectors failed. Wrong jobs are in the result.
-pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Machine)> {
+pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<Run> {
     let mut fixture = Fixture::running(options).await?;
     let mut run = Run::default();
     let (warm_rate, warmed) = warm_up(&mut fixture, jobs).await?;
@@ -75,7 +74,7 @@ pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Mac
         run.note(&metric::LIFE_IN_SETS, over(life_us, set_us));
     }
     fixture.note_memory(&mut run);
-    Ok((run, fixture.stop().await?))
+    fixture.finish(run).await
 }
 
 /// Runs some jobs, and returns their rate and their result.

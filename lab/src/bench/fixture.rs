@@ -217,13 +217,13 @@ impl Fixture {
         (self.options.say)(text);
     }
 
-    /// Stops all processes in order.
-    pub(super) async fn stop(mut self) -> Result<Machine> {
+    /// Stops all processes in order. Returns the run with its machine.
+    pub(super) async fn finish(mut self, run: Run) -> Result<Run> {
         for dwell in &mut self.dwells {
             dwell.stop().await?;
         }
         drop(self.consumer);
         self.environment.stop().await?;
-        Ok(self.machine)
+        Ok(Run { machine: self.machine, ..run })
     }
 }

@@ -2,7 +2,6 @@
 //! schedule`.
 
 use super::fixture::Fixture;
-use super::machine::Machine;
 use super::metric::{self, Run, over};
 use super::{ARRIVAL_TIMEOUT, CHECK_INTERVAL, Options, REQUEST_DESTINATION, baseline, per_second};
 use dwell::clock;
@@ -16,7 +15,7 @@ const FAR_DELAY_MS: i64 = 3_600_000;
 ///
 /// # Errors
 /// The servers or the connectors failed.
-pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Machine)> {
+pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<Run> {
     let mut fixture = Fixture::prepare(options).await?;
     let mut run = Run::default();
     run.note_known(&metric::FILL, fixture.fill().await?);
@@ -54,7 +53,7 @@ pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Mac
     // No job is due yet.
     run.result += fixture.round.lock().result(clock::wall_ms());
     fixture.note_memory(&mut run);
-    Ok((run, fixture.stop().await?))
+    fixture.finish(run).await
 }
 
 /// Waits until `jobs` more than `others` are stored. Returns the rate since the first check that

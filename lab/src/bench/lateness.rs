@@ -7,7 +7,6 @@ use std::time::Duration;
 use dwell_connectors::Destination;
 
 use super::fixture::Fixture;
-use super::machine::Machine;
 use super::metric::{self, Run};
 use super::percentiles::{Latencies, Percentiles};
 use super::round::request;
@@ -62,7 +61,7 @@ impl std::fmt::Display for Rate {
 ///
 /// # Errors
 /// The servers or the connectors failed. Wrong jobs are in the result.
-pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machine)> {
+pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<Run> {
     let mut fixture = Fixture::running(options).await?;
     let mut run = Run::default();
     let (warm_rate, warmed) = drain::warm_up(&mut fixture, DRAIN_JOBS).await?;
@@ -99,7 +98,7 @@ pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machi
     run.note_known(&metric::DWELL_CORE, dwell);
     run.note(&metric::REDIS_CORE, redis);
     fixture.note_memory(&mut run);
-    Ok((run, fixture.stop().await?))
+    fixture.finish(run).await
 }
 
 /// Sends each job at its time. Returns the lateness of sending.

@@ -1,7 +1,6 @@
 //! The memory of a waiting job in Redis, and the memory of Dwell under a load of large bodies.
 
 use super::fixture::Fixture;
-use super::machine::Machine;
 use super::metric::{self, Run};
 use super::{Options, REQUEST_DESTINATION, fill};
 use dwell::clock;
@@ -24,7 +23,7 @@ pub struct Load {
 ///
 /// # Errors
 /// The servers or the connectors failed. Wrong jobs are in the result.
-pub async fn run(options: &Options, load: Load) -> Result<(Run, Machine)> {
+pub async fn run(options: &Options, load: Load) -> Result<Run> {
     // The consumer's round is that of the load: the waiting jobs never arrive.
     let mut fixture = Fixture::prepare(&Options { body: load.body, ..options.clone() }).await?;
     let mut run = Run::default();
@@ -48,7 +47,7 @@ pub async fn run(options: &Options, load: Load) -> Result<(Run, Machine)> {
         let slow = redis.order(&["SLOWLOG", "LEN"]).await?;
         run.note_known(&metric::SLOW_CALLS, slow.first().and_then(|count| count.parse().ok()));
     }
-    Ok((run, fixture.stop().await?))
+    fixture.finish(run).await
 }
 
 /// Notes the highest value of all instances.

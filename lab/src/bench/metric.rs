@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::machine::Machine;
 use super::percentiles::Percentiles;
 use super::round::RoundResult;
 
@@ -109,6 +110,8 @@ pub struct Run {
     pub figures: Vec<(&'static Metric, f64)>,
     /// The result of the jobs of all rounds.
     pub result: RoundResult,
+    /// The machine.
+    pub machine: Machine,
 }
 
 impl Run {
@@ -120,11 +123,6 @@ impl Run {
     /// Notes a value if it is known.
     pub fn note_known(&mut self, kind: &'static Metric, value: Option<f64>) {
         self.figures.extend(value.map(|value| (kind, value)));
-    }
-
-    /// Notes the ratio of our value to a peer's.
-    pub fn note_ratio(&mut self, ours: f64, theirs: f64) {
-        self.note(&OVER_PEER, over(ours, theirs));
     }
 
     /// Notes the lateness of the jobs.

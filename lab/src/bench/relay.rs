@@ -10,7 +10,6 @@ use dwell_connectors::{
 use tokio_util::sync::CancellationToken;
 
 use super::fixture::Fixture;
-use super::machine::Machine;
 use super::metric::{self, Run};
 use super::round::RoundResult;
 use super::{JOB_TARGET, Options, per_second};
@@ -39,13 +38,13 @@ pub(super) struct Relayed {
 ///
 /// # Errors
 /// The servers or the connectors failed. Wrong messages are in the result.
-pub async fn run(options: &Options, jobs: u64) -> Result<(Run, Machine)> {
+pub async fn run(options: &Options, jobs: u64) -> Result<Run> {
     let mut fixture = Fixture::prepare(options).await?;
     let relayed = once(&mut fixture, jobs).await?;
     let mut run = Run { result: relayed.result, ..Run::default() };
     run.note(&metric::RELAY, relayed.per_s);
     run.note_known(&metric::RELAY_CPU, relayed.cpu_us);
-    Ok((run, fixture.stop().await?))
+    fixture.finish(run).await
 }
 
 /// Moves this many messages through the connectors of the instances.

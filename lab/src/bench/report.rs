@@ -95,10 +95,11 @@ impl Report {
         Report { bench: bench.to_owned(), setup, command, ..Report::default() }
     }
 
-    /// Adds a run.
+    /// Adds a run, whose machine is from now on that of the report.
     pub fn add(&mut self, run: &Run) {
         self.runs += 1;
         self.result += run.result;
+        self.machine = run.machine.clone();
         for (kind, value) in &run.figures {
             self.figure(kind.name, kind.unit).add(*value);
         }

@@ -1,7 +1,6 @@
 //! Drain rates for several numbers of instances and buckets, measured in turns, so that they share
 //! the machine and the time.
 
-use super::machine::Machine;
 use super::metric::{self, Run, over};
 
 /// A number of instances and of buckets.
@@ -25,12 +24,12 @@ pub fn points(instances: &[usize], buckets: &[u16]) -> Vec<Point> {
 }
 
 /// Compares the drain at each point with that at the first one.
-pub fn compare(runs: &mut [(Run, Machine)]) {
+pub fn compare(runs: &mut [Run]) {
     let drain = |run: &Run| run.value(&metric::DRAIN).unwrap_or_default();
     let cpu = |run: &Run| Some(run.value(&metric::DWELL_CPU)? + run.value(&metric::REDIS_LIFE)?);
-    let Some((first, _)) = runs.first() else { return };
+    let Some(first) = runs.first() else { return };
     let (first_drain, first_cpu) = (drain(first), cpu(first));
-    for (run, _) in runs {
+    for run in runs {
         run.note(&metric::AGAINST_FIRST, over(drain(run), first_drain));
         let share = cpu(run).zip(first_cpu).map(|(own, first)| over(own, first));
         run.note_known(&metric::CPU_AGAINST_FIRST, share);

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::Options;
 use super::fixture::Fixture;
-use super::machine::Machine;
 use super::metric::{self, Run};
 use dwell::clock;
 use dwell_testkit::environment::Result;
@@ -18,7 +17,7 @@ const IDLE_PAUSE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// The servers failed, or Dwell did not become ready.
-pub async fn run(options: &Options, times: usize, idle: Duration) -> Result<(Run, Machine)> {
+pub async fn run(options: &Options, times: usize, idle: Duration) -> Result<Run> {
     let mut fixture = Fixture::prepare(&Options { instances: 1, ..options.clone() }).await?;
     let mut run = Run::default();
     run.note_known(&metric::FILL, fixture.fill().await?);
@@ -37,5 +36,5 @@ pub async fn run(options: &Options, times: usize, idle: Duration) -> Result<(Run
     run.note_known(&metric::RSS, Usage::of(fixture.pids()).map(|usage| usage.rss as f64));
     run.note_known(&metric::IDLE_DWELL, dwell);
     run.note(&metric::IDLE_REDIS, redis);
-    Ok((run, fixture.stop().await?))
+    fixture.finish(run).await
 }

@@ -8,7 +8,6 @@ pub(super) use args::Args;
 use args::What;
 
 use crate::bench::lateness::{self, Rate};
-use crate::bench::machine::Machine;
 use crate::bench::metric::Run;
 use crate::bench::report::{Report, Setup};
 use crate::bench::{Options, backlog, drain, ingest, memory, pages, relay, scale, start};
@@ -66,9 +65,8 @@ async fn measure(common: &Common, args: &Args) -> Result<Exit, Stop> {
         if matches!(args.what, What::Scale { .. }) {
             scale::compare(&mut runs);
         }
-        for (point, (run, machine)) in points.iter_mut().zip(runs) {
-            point.report.add(&run);
-            point.report.machine = machine;
+        for (point, run) in points.iter_mut().zip(&runs) {
+            point.report.add(run);
         }
     }
     for Point { report, .. } in &points {
@@ -83,7 +81,7 @@ async fn measure(common: &Common, args: &Args) -> Result<Exit, Stop> {
 }
 
 /// One run at one point.
-async fn one(point: &Point, what: &What) -> Result<(Run, Machine)> {
+async fn one(point: &Point, what: &What) -> Result<Run> {
     let options = &point.options;
     match what {
         What::Drain(of) => Box::pin(drain::run(options, of.jobs.jobs, !of.alone)).await,

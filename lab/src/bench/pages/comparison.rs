@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::super::metric::{Run, kind_of};
+use super::super::metric::{OVER_PEER, Run, kind_of, over};
 use super::super::number::number_of;
 use super::super::report::{Report, Setup};
 use super::block::{Block, cell};
@@ -57,7 +57,7 @@ pub(super) fn blocks(peers: &[Peer], reports: &[Report]) -> Vec<Block> {
         for (theirs, ours) in theirs.iter().zip(&ours.runs) {
             let mut run = Run::default();
             run.note(kind, *theirs);
-            run.note_ratio(*ours, *theirs);
+            run.note(&OVER_PEER, over(*ours, *theirs));
             both.add(&run);
         }
         let mut parts = vec![figure.replace('_', " "), broker.clone()];
