@@ -4,9 +4,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use dwell_connectors::{
-    Acks, BatchId, BrokerConfig, Destination, Publication, Role, SourceOptions, Start,
-};
+use dwell_connectors::{BatchId, BrokerConfig, Destination, Publication, Role, SourceOptions};
 use tokio_util::sync::CancellationToken;
 
 use super::fixture::Fixture;
@@ -15,6 +13,7 @@ use super::round::RoundResult;
 use super::{JOB_TARGET, Options, per_second};
 use dwell::clock;
 use dwell_testkit::environment::Result;
+use dwell_testkit::environment::traffic::reading;
 
 /// The queue that the relay reads.
 const RELAY: &str = "bench.relay";
@@ -55,12 +54,7 @@ pub(super) async fn once(fixture: &mut Fixture, jobs: u64) -> Result<Relayed> {
     fixture.say(&format!("{jobs} messages wait for the bare relay"));
     let stop = CancellationToken::new();
     let before = fixture.meter().await?;
-    let relay = tokio::spawn(relay(
-        fixture.environment.broker().clone(),
-        RELAY.to_owned(),
-        Destination::new(JOB_TARGET),
-        stop.clone(),
-    ));
+    let relay = tokio::spawn(relay(fixture.environment.broker().clone(), stop.clone()));
     fixture.arrived(jobs).await?;
     let cost = fixture.meter().await?.since(&before);
     stop.cancel();
@@ -77,25 +71,15 @@ pub(super) async fn once(fixture: &mut Fixture, jobs: u64) -> Result<Relayed> {
 
 /// Moves messages until told to stop. Acknowledges a batch once all of it is confirmed; never
 /// retries.
-async fn relay(
-    broker: BrokerConfig,
-    from: String,
-    to: Destination,
-    stop: CancellationToken,
-) -> Result<()> {
+async fn relay(broker: BrokerConfig, stop: CancellationToken) -> Result<()> {
     let options = SourceOptions {
-        topic: from,
-        group: "relay".to_owned(),
         max_batch: BATCH_MESSAGES,
         max_batch_bytes: 4 << 20,
         max_unsettled: 4 * WINDOW_MESSAGES,
-        max_unsettled_bytes: 64 << 20,
-        acks: Acks::Explicit,
-        start: Start::Earliest,
-        publishes_to: Vec::new(),
-        expired_queue: None,
+        ..reading(RELAY, "relay")
     };
     let source = broker.source(options).await?;
+    let to = Destination::new(JOB_TARGET);
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(15)).await?;
     let mut open: HashMap<BatchId, usize> = HashMap::new();
     let mut in_flight = 0;

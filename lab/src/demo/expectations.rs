@@ -222,12 +222,11 @@ impl Entry {
     fn wrong(&self) -> Option<String> {
         let id = &self.planned.id;
         let said = self.word.as_deref();
-        let arrivals = u32::from(matches!(self.planned.fate, Fate::Arrives(_)));
-        let expected = match self.planned.fate {
-            Fate::Arrives(_) => None,
-            Fate::Dies(reason) => Some(reason.as_str()),
-            Fate::Cancelled => Some("cancelled"),
-            Fate::Rejected(code) => Some(code.as_str()),
+        let (arrivals, expected) = match self.planned.fate {
+            Fate::Arrives(_) => (1, None),
+            Fate::Dies(reason) => (0, Some(reason.as_str())),
+            Fate::Cancelled => (0, Some("cancelled")),
+            Fate::Rejected(code) => (0, Some(code.as_str())),
         };
         if self.early {
             return Some(format!("{id} arrived before it was due"));

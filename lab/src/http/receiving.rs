@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use dwell::clock;
 use dwell::delayed_headers::DUE;
-use dwell_testkit::environment::{Failure, Result};
+use dwell_testkit::environment::Result;
 use http::Response;
 use http_body_util::Full;
 use parking_lot::Mutex;
@@ -189,10 +189,8 @@ impl Process {
         if let Some(out) = child.stdout.take() {
             BufReader::new(out).read_line(&mut line).await?;
         }
-        let odd = |error| {
-            Failure::Unexpected(format!("the receivers did not tell their ports: {error}: {line}"))
-        };
-        let mut ports: Vec<u16> = serde_json::from_str(&line).map_err(odd)?;
+        let mut ports: Vec<u16> = serde_json::from_str(&line)
+            .map_err(|error| format!("the receivers did not tell their ports: {error}: {line}"))?;
         let asking = Link::to(ports.remove(0));
         Ok(Process { child, asking, ports })
     }
@@ -203,8 +201,8 @@ impl Process {
 
     pub(super) async fn counts(&mut self) -> Result<Counts> {
         let (_, answer) = self.asking.get("/").await?;
-        serde_json::from_slice(&answer)
-            .map_err(|error| Failure::Unexpected(format!("the counts of the receivers: {error}")))
+        let counts = serde_json::from_slice::<Counts>(&answer);
+        Ok(counts.map_err(|error| format!("the counts of the receivers: {error}"))?)
     }
 
     pub(super) async fn reset(&mut self) -> Result<()> {
@@ -223,10 +221,8 @@ impl Process {
                 (last, since) = (counts.answered, clock::now());
             }
             if since.elapsed() > patience {
-                return Err(format!(
-                    "{last} of {count} jobs arrived, and no more within {patience:?}"
-                )
-                .into());
+                let then = format!("and no more within {patience:?}");
+                return Err(format!("{last} of {count} jobs arrived, {then}").into());
             }
             clock::sleep(Duration::from_millis(20)).await;
         }

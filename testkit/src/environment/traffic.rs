@@ -103,6 +103,22 @@ impl Producer {
     }
 }
 
+/// How a reader reads all of a destination, and acknowledges it.
+pub fn reading(topic: &str, group: &str) -> SourceOptions {
+    SourceOptions {
+        topic: topic.to_owned(),
+        group: group.to_owned(),
+        max_batch: 1024,
+        max_batch_bytes: 16 << 20,
+        max_unsettled: 16_384,
+        max_unsettled_bytes: 64 << 20,
+        acks: Acks::Explicit,
+        start: Start::Earliest,
+        publishes_to: Vec::new(),
+        expired_queue: None,
+    }
+}
+
 /// Reads a destination until it is dropped.
 pub struct Consumer {
     stop: CancellationToken,
@@ -117,19 +133,7 @@ impl Consumer {
         acks: Acks,
         mut seen: impl FnMut(i64, Vec<Message>) + Send + 'static,
     ) -> Result<Self> {
-        let options = SourceOptions {
-            topic: topic.to_owned(),
-            group: "testkit".to_owned(),
-            max_batch: 1024,
-            max_batch_bytes: 16 << 20,
-            max_unsettled: 16_384,
-            max_unsettled_bytes: 64 << 20,
-            acks,
-            start: Start::Earliest,
-            publishes_to: Vec::new(),
-            expired_queue: None,
-        };
-        let source = broker.source(options).await?;
+        let source = broker.source(SourceOptions { acks, ..reading(topic, "testkit") }).await?;
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let task = tokio::spawn(async move {

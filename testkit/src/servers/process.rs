@@ -129,13 +129,11 @@ impl Process {
             }
         })
         .await;
-        match ready {
-            Some(result) => result,
-            None => {
-                self.kill()?;
-                Err(self.late("was not ready"))
-            }
-        }
+        let Some(result) = ready else {
+            self.kill()?;
+            return Err(self.late("was not ready"));
+        };
+        result
     }
 
     /// SIGKILL: a crash. Data that the operating system has is kept; unwritten data is lost.
