@@ -14,7 +14,7 @@
 //! - [`metric`]: the meaning of each value; [`report`]: several runs, as JSON and as a table;
 //!   [`pages`] and [`plot`]: for readers.
 //! - `fixture`: servers, instances, producer and consumer; `fill`: jobs that wait; `baseline`: the
-//!   upper bound; `cost`: CPU and memory; `number`: numbers for people.
+//!   upper bound; `cost`: CPU time; `number`: numbers for people.
 
 pub mod backlog;
 mod baseline;

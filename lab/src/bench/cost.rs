@@ -1,47 +1,32 @@
-//! CPU time and memory of Dwell, Redis, the broker and the load generator over an interval.
+//! CPU time of Dwell, Redis, the broker and the load generator over an interval.
 
 use super::metric::{self, Run};
-use dwell::store::reader::redis_stats::RedisStats;
-use dwell_testkit::usage::Usage;
 
-/// The usage of Dwell, the broker, the load generator and Redis so far.
-#[derive(Debug, Clone)]
-pub(super) struct Meter {
-    pub(super) dwell: Option<Usage>,
-    pub(super) broker: Option<Usage>,
-    pub(super) generator: Option<Usage>,
-    /// As Redis reports it.
-    pub(super) vitals: RedisStats,
-    /// The time, epoch µs.
-    pub(super) at_us: i64,
-}
-
-/// The CPU time over an interval, µs.
+/// CPU time, µs: so far, or over an interval. `None`: unknown.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cost {
     pub(super) dwell_us: Option<f64>,
-    /// The main thread of Redis.
+    /// The main thread of Redis, as Redis reports it.
     pub(super) redis_us: f64,
     pub(super) broker_us: Option<f64>,
     pub(super) generator_us: Option<f64>,
-    took_us: f64,
-}
-
-impl Meter {
-    /// The cost since `before`.
-    pub(super) fn since(&self, before: &Meter) -> Cost {
-        let us = |now: Option<Usage>, before: Option<Usage>| Some((now? - before?).cpu_s() * 1e6);
-        Cost {
-            dwell_us: us(self.dwell, before.dwell),
-            redis_us: self.vitals.cpu_us - before.vitals.cpu_us,
-            broker_us: us(self.broker, before.broker),
-            generator_us: us(self.generator, before.generator),
-            took_us: (self.at_us - before.at_us) as f64,
-        }
-    }
+    /// The time, epoch µs, or the length of the interval.
+    pub(super) wall_us: f64,
 }
 
 impl Cost {
+    /// The cost since `before`.
+    pub(super) fn since(&self, before: &Cost) -> Cost {
+        let us = |now: Option<f64>, before: Option<f64>| Some(now? - before?);
+        Cost {
+            dwell_us: us(self.dwell_us, before.dwell_us),
+            redis_us: self.redis_us - before.redis_us,
+            broker_us: us(self.broker_us, before.broker_us),
+            generator_us: us(self.generator_us, before.generator_us),
+            wall_us: self.wall_us - before.wall_us,
+        }
+    }
+
     /// Notes the cost of one job for Redis, Dwell and the broker.
     pub(super) fn note_per_job(&self, run: &mut Run, jobs: u64) {
         let each = |us: f64| us / jobs.max(1) as f64;
@@ -52,7 +37,7 @@ impl Cost {
 
     /// CPU of Dwell and of Redis over the whole time, percent of one core.
     pub(super) fn cores(&self) -> (Option<f64>, f64) {
-        self.cores_over(self.took_us)
+        self.cores_over(self.wall_us)
     }
 
     /// As above, for work that took this part of the time, µs.

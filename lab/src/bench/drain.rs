@@ -98,7 +98,7 @@ pub(super) async fn once(fixture: &mut Fixture, jobs: u64, warm_rate: f64) -> Re
     let mut judged = RoundResult::default();
     for _ in 0..MAX_POSTPONEMENTS {
         fixture.new_round();
-        let before = fixture.meter().await?;
+        let before = fixture.cost().await?;
         let began = clock::wall_us();
         let due_ms = began / 1000 + lead_ms;
         fixture.send(REQUEST_DESTINATION, jobs, due_ms).await?;
@@ -117,7 +117,7 @@ pub(super) async fn once(fixture: &mut Fixture, jobs: u64, warm_rate: f64) -> Re
             ms(due_ms * 1000 - clock::wall_us())
         ));
         fixture.arrived(jobs).await?;
-        let after = fixture.meter().await?;
+        let after = fixture.cost().await?;
         let result = fixture.result();
         let first = fixture.round.lock().first_us().unwrap_or(0);
         let last = fixture.round.lock().last_us().unwrap_or(0);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dwell_connectors::{Acks, Destination, Role};
 use parking_lot::Mutex;
 
-use super::cost::Meter;
+use super::cost::Cost;
 use super::machine::Machine;
 use super::metric::{self, Run};
 use super::round::{Round, RoundResult, request};
@@ -190,13 +190,16 @@ impl Fixture {
         }
     }
 
-    pub(super) async fn meter(&self) -> Result<Meter> {
-        Ok(Meter {
-            dwell: Usage::of(self.pids()),
-            broker: self.environment.broker_pid().and_then(|pid| Usage::of([pid])),
-            generator: Usage::of([std::process::id()]),
-            vitals: self.store.reader.vitals().await?,
-            at_us: clock::wall_us(),
+    /// The cost so far.
+    pub(super) async fn cost(&self) -> Result<Cost> {
+        let us = |usage: Option<Usage>| usage.map(|usage| usage.cpu_s() * 1e6);
+        let broker = self.environment.broker_pid().and_then(|pid| Usage::of([pid]));
+        Ok(Cost {
+            dwell_us: us(Usage::of(self.pids())),
+            broker_us: us(broker),
+            generator_us: us(Usage::of([std::process::id()])),
+            redis_us: self.store.reader.vitals().await?.cpu_us,
+            wall_us: clock::wall_us() as f64,
         })
     }
 

@@ -78,14 +78,14 @@ pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<Run> {
     };
     fixture.new_round();
     let (before, behind_ms) = match stored_at {
-        None => (fixture.meter().await?, Some(steady(&mut fixture, per_s, secs).await?.p99_ms)),
+        None => (fixture.cost().await?, Some(steady(&mut fixture, per_s, secs).await?.p99_ms)),
         Some(accept_per_s) => {
             stored(&mut fixture, per_s, secs, accept_per_s).await?;
-            (fixture.meter().await?, None)
+            (fixture.cost().await?, None)
         }
     };
     fixture.arrived(per_s * secs).await?;
-    let cost = fixture.meter().await?.since(&before);
+    let cost = fixture.cost().await?.since(&before);
     let result = fixture.result();
     run.result += result;
     run.note_lateness(&fixture.round.lock().lateness());

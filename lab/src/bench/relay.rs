@@ -53,10 +53,10 @@ pub(super) async fn once(fixture: &mut Fixture, jobs: u64) -> Result<Relayed> {
     fixture.send(RELAY, jobs, clock::wall_ms()).await?;
     fixture.say(&format!("{jobs} messages wait for the bare relay"));
     let stop = CancellationToken::new();
-    let before = fixture.meter().await?;
+    let before = fixture.cost().await?;
     let relay = tokio::spawn(relay(fixture.environment.broker().clone(), stop.clone()));
     fixture.arrived(jobs).await?;
-    let cost = fixture.meter().await?.since(&before);
+    let cost = fixture.cost().await?.since(&before);
     stop.cancel();
     relay.await.map_err(|error| format!("the relay failed: {error}"))??;
     let first = fixture.round.lock().first_us();

@@ -30,9 +30,9 @@ pub async fn run(options: &Options, times: usize, idle: Duration) -> Result<Run>
         run.note(if time == 0 { &metric::FIRST_START } else { &metric::START }, took_ms);
     }
     clock::sleep(IDLE_PAUSE).await;
-    let before = fixture.meter().await?;
+    let before = fixture.cost().await?;
     clock::sleep(idle).await;
-    let (dwell, redis) = fixture.meter().await?.since(&before).cores();
+    let (dwell, redis) = fixture.cost().await?.since(&before).cores();
     run.note_known(&metric::RSS, Usage::of(fixture.pids()).map(|usage| usage.rss as f64));
     run.note_known(&metric::IDLE_DWELL, dwell);
     run.note(&metric::IDLE_REDIS, redis);
