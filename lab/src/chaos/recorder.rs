@@ -182,10 +182,10 @@ impl State {
         let job = self.jobs.entry(id.to_owned()).or_default();
         let was_finished = job.certain && job.over;
         match (event.phase, &event.op) {
-            (Phase::Invoke, Op::Schedule(Schedule { job: Some(new), .. })) => {
-                if !new.absent && new.refused.is_none() {
-                    job.due_ms = Some(new.due_ms);
-                }
+            (Phase::Invoke, Op::Schedule(Schedule { job: Some(new), .. }))
+                if !new.absent && new.refused.is_none() =>
+            {
+                job.due_ms = Some(new.due_ms);
             }
             (Phase::Fail, Op::Schedule(_)) => job.due_ms = None,
             (Phase::Ok, Op::Schedule(_)) => job.certain = true,

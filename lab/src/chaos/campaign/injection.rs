@@ -28,10 +28,10 @@ impl Campaign<'_> {
         let kinds = if options.only.is_empty() { FaultKind::all() } else { &options.only };
         let kinds: Vec<FaultKind> =
             kinds.iter().copied().filter(|kind| kind.applies(self.system.options())).collect();
-        let until = clock::now() + options.duration;
+        let end = clock::now() + options.duration;
         let mut recovery = Recovery::default();
         for (injected, step) in Plan::new(options.seed, &kinds, options.pace).enumerate() {
-            if clock::now() >= until && injected >= options.least {
+            if clock::now() >= end && injected >= options.least {
                 break;
             }
             // A fault that ends an instance must not take counts with it.

@@ -45,7 +45,7 @@ impl Servers {
                 RedisSentinel::with_replicas(options, 1, FAILOVER_TIMEOUT_MS).await?,
             ),
         };
-        servers.all_mut().iter_mut().for_each(RedisServer::keep_logs);
+        servers.all_mut().iter_mut().for_each(|server| server.keep_logs());
         Ok(servers)
     }
 
