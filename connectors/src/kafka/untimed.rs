@@ -6,7 +6,9 @@
 //! those behind that one may have been sent since the start, and the group begins with them.
 //!
 //! If the search takes too long, the group begins behind the last message that is known to have a
-//! time, and may read requests that are older than the start: none is lost.
+//! time, and may read requests that are older than the start: none is lost. If no message of a
+//! partition came at all, the search fails, and is tried again: mostly all messages have a time,
+//! and the old requests of the whole partition would be carried out again.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -27,8 +29,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(6);
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(12);
 /// The time of one poll.
 const POLL_TIMEOUT: Duration = Duration::from_millis(20);
-/// The offsets of the first window.
-const FIRST_WINDOW: i64 = 64;
+/// The offsets of the first window: where its message has a time, the search is over.
+const FIRST_WINDOW: i64 = 1;
 /// The growth of a window over the one behind it.
 const WINDOW_GROWTH: i64 = 8;
 
@@ -45,6 +47,8 @@ pub(super) struct Search {
     is_read: bool,
     /// The first message of the window without a time, behind the last one with a time.
     untimed: Option<i64>,
+    /// Whether a message of any window was read.
+    has_answered: bool,
     is_over: bool,
 }
 
@@ -61,15 +65,19 @@ impl Search {
             window: since.saturating_sub(FIRST_WINDOW).max(timed)..since,
             is_read: false,
             untimed: None,
+            has_answered: false,
             is_over,
         }
     }
 
     /// Takes a message into account.
     fn take(&mut self, offset: i64, ms: Option<i64>) {
+        self.is_read = offset + 1 >= self.window.end;
         if offset >= self.window.end {
-            self.is_read = true;
-        } else if ms.is_some_and(|ms| ms >= MIN_EPOCH_MS) {
+            return;
+        }
+        self.has_answered = true;
+        if ms.is_some_and(|ms| ms >= MIN_EPOCH_MS) {
             (self.timed, self.untimed) = (offset, None);
         } else {
             self.untimed.get_or_insert(offset);
@@ -104,18 +112,16 @@ struct Deadline {
     next: Instant,
     /// The end of the search.
     end: Instant,
-    /// Whether any message came.
-    is_answered: bool,
 }
 
 impl Deadline {
     fn new(now: Instant) -> Self {
-        Deadline { next: now + ANSWER_TIMEOUT, end: now + SEARCH_TIMEOUT, is_answered: false }
+        Deadline { next: now + ANSWER_TIMEOUT, end: now + SEARCH_TIMEOUT }
     }
 
     /// Gives the next message its time.
-    fn answered(&mut self, now: Instant) {
-        (self.next, self.is_answered) = (self.end.min(now + ANSWER_TIMEOUT), true);
+    fn renew(&mut self, now: Instant) {
+        self.next = self.end.min(now + ANSWER_TIMEOUT);
     }
 
     fn is_over(&self, now: Instant) -> bool {
@@ -123,68 +129,119 @@ impl Deadline {
     }
 }
 
-/// Searches in all partitions. Fails if no message came at all.
+/// A partition, and the offset and time of its next message; no message: the end of the partition.
+type Answer = (i32, Option<(i64, Option<i64>)>);
+
+/// What reads the windows.
+trait Reader {
+    /// The next answer, if it comes soon.
+    fn poll(&mut self) -> Option<Result<Answer, KafkaError>>;
+
+    /// Stops reading a partition: the others get its share.
+    fn leave(&mut self, partition: i32);
+}
+
+/// What a search came to.
+#[derive(Default)]
+struct Outcome {
+    /// The partitions whose search was given up, and where they begin.
+    given_up: Vec<(i32, i64)>,
+    /// The partitions of which no message came.
+    silent: Vec<i32>,
+    /// The last error of the reader.
+    last: Option<KafkaError>,
+}
+
+impl Outcome {
+    /// Fails if no message of a partition came: all that it has may be older than the start.
+    fn into_result(self, config: &Config, options: &SourceOptions) -> Result<(), ConnectorError> {
+        let (topic, last) = (&options.topic, self.last);
+        if let Some(first) = self.silent.first() {
+            let what = format!(
+                "{}: none came from {} partitions, such as {first}",
+                unreadable(topic),
+                self.silent.len()
+            );
+            return Err(match last {
+                Some(error) => failed(config, &what, error),
+                None => config.fail(ErrorKind::Disconnected, &what),
+            });
+        }
+        if !self.given_up.is_empty() {
+            warn!(
+                topic,
+                group = options.group,
+                partitions = self.given_up.len(),
+                error = last.as_ref().map(tracing::field::display),
+                "the messages before the start were not all read in time: the group begins \
+                 further back, and may read requests that are older than `start`; `max_age` \
+                 rejects those that have a time, and one without a time is carried out whatever \
+                 `max_age` says"
+            );
+            debug!(topic, given_up = ?self.given_up, "where partitions begin further back");
+        }
+        Ok(())
+    }
+}
+
+fn unreadable(topic: &str) -> String {
+    format!("cannot read the messages before the start in `{topic}`")
+}
+
+/// Searches in all partitions. Fails if no message of one came.
 pub(super) fn search(
     config: &Config,
     options: &SourceOptions,
     searches: &mut [Search],
 ) -> Result<(), ConnectorError> {
-    let (mut deadline, mut given_up) = (Deadline::new(Instant::now()), Vec::new());
-    while searches.iter().any(|search| !search.is_over) {
+    search_with(searches, |windows| WindowClient::open(config, options, windows))?
+        .into_result(config, options)
+}
+
+/// Searches with the readers that `open` makes, one for the next windows of all partitions: for
+/// each partition the offset where its window begins.
+fn search_with<R: Reader>(
+    searches: &mut [Search],
+    mut open: impl FnMut(&[(i32, i64)]) -> Result<R, ConnectorError>,
+) -> Result<Outcome, ConnectorError> {
+    let (mut outcome, mut deadline) = (Outcome::default(), Deadline::new(Instant::now()));
+    while outcome.silent.is_empty() && searches.iter().any(|search| !search.is_over) {
         if !deadline.is_over(Instant::now()) {
-            read(config, options, searches, &mut deadline)?;
+            let windows: Vec<(i32, i64)> = searches
+                .iter()
+                .filter(|search| !search.is_over)
+                .map(|search| (search.partition, search.window.start))
+                .collect();
+            let last = read(&mut open(&windows)?, searches, &mut deadline);
+            outcome.last = last.or(outcome.last);
         }
         for search in searches.iter_mut().filter(|search| !search.is_over) {
             if search.is_read {
                 search.turn();
-            } else {
+            } else if search.has_answered {
                 search.give_up();
-                given_up.push((search.partition, search.start));
+                outcome.given_up.push((search.partition, search.start));
+            } else {
+                outcome.silent.push(search.partition);
             }
         }
+        // The silence of one partition takes no time from the others.
+        deadline.renew(Instant::now());
     }
-    if !given_up.is_empty() {
-        warn!(
-            topic = options.topic,
-            group = options.group,
-            partitions = given_up.len(),
-            "the messages before the start were not all read in time: the group begins further \
-             back, and may read requests that are older than `start`; `max_age` rejects those"
-        );
-        debug!(topic = options.topic, ?given_up, "partitions and offsets that begin further back");
-    }
-    Ok(())
+    Ok(outcome)
 }
 
-/// Reads the windows of the searches that are not over, as far as the time allows. A client of its
-/// own reads them: nothing that it has prefetched can be taken for another window.
+/// Reads the windows of the searches that are not over, as far as the time allows. Returns the last
+/// error of the reader.
 fn read(
-    config: &Config,
-    options: &SourceOptions,
+    reader: &mut impl Reader,
     searches: &mut [Search],
     deadline: &mut Deadline,
-) -> Result<(), ConnectorError> {
-    let topic = options.topic.as_str();
-    let what = format!("cannot read the messages before the start in `{topic}`");
-    let role = ClientRole::Reader { group: &options.group, bytes: options.max_unsettled_bytes };
-    let consumer: BaseConsumer<Context<()>> = config
-        .client(role)?
-        .create_with_context(Context::new(config, role, ()))
-        .map_err(|error| failed(config, "cannot create a client", error))?;
-    let mut list = TopicPartitionList::with_capacity(searches.len());
-    for search in searches.iter().filter(|search| !search.is_over) {
-        list.add_partition_offset(topic, search.partition, Offset::Offset(search.window.start))
-            .map_err(|error| failed(config, &what, error))?;
-    }
-    consumer.assign(&list).map_err(|error| failed(config, &what, error))?;
+) -> Option<KafkaError> {
     let mut last = None;
     while searches.iter().any(Search::is_open) && !deadline.is_over(Instant::now()) {
-        let (partition, message) = match consumer.poll(POLL_TIMEOUT) {
-            Some(Ok(message)) => {
-                let ms = message.timestamp().to_millis();
-                (message.partition(), Some((message.offset(), ms)))
-            }
-            Some(Err(KafkaError::PartitionEOF(partition))) => (partition, None),
+        let (partition, message) = match reader.poll() {
+            Some(Ok(answer)) => answer,
             Some(Err(error)) => {
                 last = Some(error);
                 continue;
@@ -193,37 +250,77 @@ fn read(
         };
         let open = |search: &&mut Search| search.partition == partition && search.is_open();
         let Some(search) = searches.iter_mut().find(open) else { continue };
-        deadline.answered(Instant::now());
+        deadline.renew(Instant::now());
         match message {
             Some((offset, ms)) => search.take(offset, ms),
             None => search.is_read = true,
         }
         if search.is_read {
-            leave_to_others(&consumer, topic, partition);
+            reader.leave(partition);
         }
     }
-    if deadline.is_answered {
-        return Ok(());
-    }
-    Err(match last {
-        Some(error) => failed(config, &what, error),
-        None => config.fail(ErrorKind::Disconnected, &format!("{what}: no answer")),
-    })
+    last
 }
 
-/// Stops fetching from a partition whose window is read: the others get its share.
-fn leave_to_others(consumer: &BaseConsumer<Context<()>>, topic: &str, partition: i32) {
-    let mut list = TopicPartitionList::with_capacity(1);
-    list.add_partition(topic, partition);
-    if let Err(error) = consumer.pause(&list) {
-        debug!(%error, topic, partition, "cannot pause a partition whose window is read");
+/// A client of its own for some windows: nothing that it has prefetched can be taken for another
+/// window.
+struct WindowClient<'a> {
+    consumer: BaseConsumer<Context<()>>,
+    topic: &'a str,
+}
+
+impl<'a> WindowClient<'a> {
+    fn open(
+        config: &Config,
+        options: &'a SourceOptions,
+        windows: &[(i32, i64)],
+    ) -> Result<Self, ConnectorError> {
+        let topic = options.topic.as_str();
+        let wrong = |error| failed(config, &unreadable(topic), error);
+        let role = ClientRole::Reader { group: &options.group, bytes: options.max_unsettled_bytes };
+        let consumer: BaseConsumer<Context<()>> = config
+            .client(role)?
+            .create_with_context(Context::new(config, role, ()))
+            .map_err(|error| failed(config, "cannot create a client", error))?;
+        let mut list = TopicPartitionList::with_capacity(windows.len());
+        for (partition, start) in windows {
+            list.add_partition_offset(topic, *partition, Offset::Offset(*start)).map_err(wrong)?;
+        }
+        consumer.assign(&list).map_err(wrong)?;
+        Ok(WindowClient { consumer, topic })
+    }
+}
+
+impl Reader for WindowClient<'_> {
+    fn poll(&mut self) -> Option<Result<Answer, KafkaError>> {
+        Some(match self.consumer.poll(POLL_TIMEOUT)? {
+            Ok(message) => {
+                let ms = message.timestamp().to_millis();
+                Ok((message.partition(), Some((message.offset(), ms))))
+            }
+            Err(KafkaError::PartitionEOF(partition)) => Ok((partition, None)),
+            Err(error) => Err(error),
+        })
+    }
+
+    fn leave(&mut self, partition: i32) {
+        let mut list = TopicPartitionList::with_capacity(1);
+        list.add_partition(self.topic, partition);
+        if let Err(error) = self.consumer.pause(&list) {
+            let topic = self.topic;
+            debug!(%error, topic, partition, "cannot pause a partition whose window is read");
+        }
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use std::collections::VecDeque;
+
+    use futures_util::FutureExt;
     use rdkafka::ClientConfig;
+    use rdkafka::error::RDKafkaErrorCode as Code;
     use rdkafka::mocking::MockCluster;
     use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
@@ -257,11 +354,11 @@ mod tests {
         let timed = |numbers: &'static [i64]| {
             move |offset: i64| if numbers.contains(&offset) { NOW } else { SECONDS }
         };
-        assert_eq!(found(Search::new(0, 5, 5, 1_000), timed(&[5, 997])), (998, 1));
-        assert_eq!(found(Search::new(0, 5, 5, 1_000), timed(&[5, 935])), (936, 2));
-        assert_eq!(found(Search::new(0, 5, 7, 100_000), timed(&[7])), (8, 5));
+        assert_eq!(found(Search::new(0, 5, 5, 1_000), timed(&[5, 997])), (998, 2));
+        assert_eq!(found(Search::new(0, 5, 5, 1_000), timed(&[5, 935])), (936, 3));
+        assert_eq!(found(Search::new(0, 5, 7, 100_000), timed(&[7])), (8, 7));
         // No time at all is none too.
-        assert_eq!(found(Search::new(0, 5, 7, 50), |offset| NOW.filter(|_| offset == 7)), (8, 1));
+        assert_eq!(found(Search::new(0, 5, 7, 50), |offset| NOW.filter(|_| offset == 7)), (8, 3));
     }
 
     #[test]
@@ -269,21 +366,17 @@ mod tests {
         let mut search = Search::new(0, 5, 7, 1_000);
         search.give_up();
         assert_eq!((search.start, search.is_over), (8, true));
-        // The window is read in part.
-        let mut search = Search::new(0, 5, 7, 1_000);
-        for (offset, ms) in [(936, SECONDS), (937, NOW), (938, SECONDS)] {
-            search.take(offset, ms);
+        // Nothing of the first window has a time, and the second is read in part or not at all.
+        for (read, start) in [(&[(991, SECONDS), (992, NOW), (993, SECONDS)][..], 993), (&[], 8)] {
+            let mut search = Search::new(0, 5, 7, 1_000);
+            search.take(999, SECONDS);
+            search.turn();
+            assert_eq!((search.start, search.is_over), (999, false));
+            read.iter().for_each(|(offset, ms)| search.take(*offset, *ms));
+            assert!(search.is_open());
+            search.give_up();
+            assert_eq!((search.start, search.is_over), (start, true));
         }
-        assert!(search.is_open());
-        search.give_up();
-        assert_eq!((search.start, search.is_over), (938, true));
-        // Nothing of the first window has a time, and the second is not read.
-        let mut search = Search::new(0, 5, 7, 1_000);
-        (936..=1_000).for_each(|offset| search.take(offset, SECONDS));
-        search.turn();
-        assert_eq!((search.start, search.is_over), (936, false));
-        search.give_up();
-        assert_eq!(search.start, 8);
     }
 
     #[test]
@@ -291,12 +384,113 @@ mod tests {
         let (begun, moment) = (Instant::now(), Duration::from_millis(1));
         let mut deadline = Deadline::new(begun);
         assert!(!deadline.is_over(begun) && deadline.is_over(begun + ANSWER_TIMEOUT));
-        assert!(!deadline.is_answered);
-        deadline.answered(begun + ANSWER_TIMEOUT - moment);
-        assert!(deadline.is_answered && !deadline.is_over(begun + ANSWER_TIMEOUT));
-        deadline.answered(begun + SEARCH_TIMEOUT - moment);
+        deadline.renew(begun + ANSWER_TIMEOUT - moment);
+        assert!(!deadline.is_over(begun + ANSWER_TIMEOUT));
+        deadline.renew(begun + SEARCH_TIMEOUT - moment);
         assert!(!deadline.is_over(begun + SEARCH_TIMEOUT - moment));
         assert!(deadline.is_over(begun + SEARCH_TIMEOUT));
+    }
+
+    /// The time of a message that comes; `None` if it does not come.
+    type Stamp = fn(i32, i64) -> Option<Option<i64>>;
+
+    /// Invented answers: each message that comes takes its time.
+    struct Invented {
+        pace: Duration,
+        stamp: Stamp,
+        /// The next offset of each partition.
+        next: VecDeque<(i32, i64)>,
+    }
+
+    impl Reader for Invented {
+        fn poll(&mut self) -> Option<Result<Answer, KafkaError>> {
+            let comes = |at: &(i32, i64)| (self.stamp)(at.0, at.1).is_some();
+            let Some(place) = self.next.iter().position(comes) else {
+                pass(POLL_TIMEOUT);
+                return Some(Err(KafkaError::MessageConsumption(Code::LeaderNotAvailable)));
+            };
+            pass(self.pace);
+            let (partition, offset) = self.next.remove(place)?;
+            self.next.push_back((partition, offset + 1));
+            Some(Ok((partition, Some((offset, (self.stamp)(partition, offset)?)))))
+        }
+
+        fn leave(&mut self, partition: i32) {
+            self.next.retain(|(other, _)| *other != partition);
+        }
+    }
+
+    /// Lets time pass that tests control.
+    fn pass(time: Duration) {
+        let _ = tokio::time::advance(time).now_or_never();
+    }
+
+    /// Searches partitions of 1000 messages. Returns the outcome and the starts.
+    fn invented(partitions: i32, pace: Duration, stamp: Stamp) -> (Outcome, Vec<i64>) {
+        let mut searches: Vec<Search> =
+            (0..partitions).map(|partition| Search::new(partition, 0, 0, 1_000)).collect();
+        let outcome = search_with(&mut searches, |windows| {
+            Ok(Invented { pace, stamp, next: windows.iter().copied().collect() })
+        });
+        (outcome.unwrap(), searches.iter().map(|search| search.start).collect())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_partition_takes_no_time_from_the_others() {
+        // The first falls silent in its second window, the other has a time in its third.
+        let (outcome, starts) = invented(2, POLL_TIMEOUT, |partition, offset| {
+            let time = if offset == 935 { NOW } else { SECONDS };
+            (partition == 1 || offset == 999).then_some(time)
+        });
+        assert_eq!((outcome.given_up, outcome.silent), (vec![(0, 1)], vec![]));
+        assert_eq!(starts, [1, 936]);
+        assert!(outcome.last.is_some(), "the error is kept for the warning");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_search_fails_where_no_message_of_a_partition_came() {
+        let begun = Instant::now();
+        let (outcome, _) = invented(2, POLL_TIMEOUT, |_, _| None);
+        assert!(outcome.given_up.is_empty());
+        assert_eq!(outcome.silent, [0, 1]);
+        assert_eq!(begun.elapsed(), ANSWER_TIMEOUT);
+        let error = outcome.into_result(&Config::at("h:1"), &options()).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Disconnected);
+        for part in ["none came from 2 partitions, such as 0", "Message consumption error"] {
+            assert!(error.message.contains(part), "{error}");
+        }
+        let (outcome, _) =
+            invented(2, POLL_TIMEOUT, |partition, _| (partition == 1).then_some(NOW));
+        assert_eq!((outcome.given_up, outcome.silent), (vec![], vec![0]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_broker_makes_no_partition_begin_at_its_second_message() {
+        // Within its time the search reads the messages of 12 partitions.
+        let pace = SEARCH_TIMEOUT / 12;
+        let (outcome, starts) = invented(30, pace, |_, _| Some(NOW));
+        assert_eq!((outcome.given_up, outcome.silent), (vec![], (12..30).collect::<Vec<_>>()));
+        assert_eq!(starts, [1_000; 30], "nothing before the start is read");
+        assert_eq!(invented(12, pace, |_, _| Some(NOW)).1, [1_000; 12]);
+        // Some messages were read, none of them with a time.
+        let (outcome, starts) = invented(1, pace, |_, _| Some(SECONDS));
+        assert_eq!((outcome.given_up, outcome.silent), (vec![(0, 1)], vec![]));
+        assert_eq!(starts, [1]);
+    }
+
+    fn options() -> SourceOptions {
+        SourceOptions {
+            topic: "t".to_owned(),
+            group: "g".to_owned(),
+            max_batch: 1,
+            max_batch_bytes: 1,
+            max_unsettled: 1,
+            max_unsettled_bytes: 1 << 20,
+            acks: Acks::Explicit,
+            start: Start::Earliest,
+            publishes_to: Vec::new(),
+            expired_queue: None,
+        }
     }
 
     #[test]
@@ -317,21 +511,9 @@ mod tests {
             }
         }
         producer.flush(Duration::from_secs(30)).unwrap();
-        let options = SourceOptions {
-            topic: "t".to_owned(),
-            group: "g".to_owned(),
-            max_batch: 1,
-            max_batch_bytes: 1,
-            max_unsettled: 1,
-            max_unsettled_bytes: 1 << 20,
-            acks: Acks::Explicit,
-            start: Start::Earliest,
-            publishes_to: Vec::new(),
-            expired_queue: None,
-        };
         let mut searches: Vec<Search> =
             (0..PARTITIONS).map(|partition| Search::new(partition, 0, 0, MESSAGES)).collect();
-        search(&Config::at(cluster.bootstrap_servers()), &options, &mut searches).unwrap();
+        search(&Config::at(cluster.bootstrap_servers()), &options(), &mut searches).unwrap();
         assert!(searches.iter().all(|search| search.start == 61));
     }
 }
