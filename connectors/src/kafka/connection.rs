@@ -28,8 +28,9 @@ use crate::{ConnectorError, ErrorKind};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest metadata request, before the client's events are read again.
 const METADATA_TIMEOUT: Duration = Duration::from_millis(500);
-/// The longest that any blocking work with a client may take: more than its own timeouts together.
-const BLOCKING_TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest that blocking work with a client may take: more than its own timeouts together. Only
+/// the opening of a source takes longer.
+pub(super) const BLOCKING_TIMEOUT: Duration = Duration::from_secs(30);
 /// The number of permanently failed messages after which a producer is replaced. Low enough that
 /// those in flight then may fail too.
 const MAX_PRODUCER_FAILURES: u32 = 20_000;
@@ -263,11 +264,12 @@ pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
         .ok()
 }
 
-/// Runs blocking work on a thread of its own, for at most [`BLOCKING_TIMEOUT`]. librdkafka's
-/// timeouts follow the wall clock: if that is set back by an hour, the work takes an hour longer. A
-/// thread of the runtime would then also delay the runtime's shutdown.
+/// Runs blocking work on a thread of its own, for at most `longest`. librdkafka's timeouts follow
+/// the wall clock: if that is set back by an hour, the work takes an hour longer. A thread of the
+/// runtime would then also delay the runtime's shutdown.
 pub(super) async fn blocking<T: Send + 'static>(
     config: &Config,
+    longest: Duration,
     work: impl FnOnce(Config) -> Result<T, ConnectorError> + Send + 'static,
 ) -> Result<T, ConnectorError> {
     let given_up = |why: &str| config.fail(ErrorKind::Disconnected, why);
@@ -280,12 +282,11 @@ pub(super) async fn blocking<T: Send + 'static>(
     };
     let thread = std::thread::Builder::new().name("kafka-work".to_owned());
     thread.spawn(work).map_err(|error| given_up("cannot start a thread").because(error))?;
-    match tokio::time::timeout(BLOCKING_TIMEOUT, result).await {
+    match tokio::time::timeout(longest, result).await {
         Ok(result) => result.unwrap_or_else(|_| Err(given_up("the thread of the client panicked"))),
-        Err(_) => Err(given_up(&format!(
-            "the client did not answer within {} s",
-            BLOCKING_TIMEOUT.as_secs()
-        ))),
+        Err(_) => {
+            Err(given_up(&format!("the client did not answer within {} s", longest.as_secs())))
+        }
     }
 }
 

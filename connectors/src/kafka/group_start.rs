@@ -18,8 +18,10 @@ use super::reader::GroupConsumer;
 use super::untimed::{Search, search};
 use crate::{ConnectorError, FirstRead, MIN_EPOCH_MS, SourceOptions, Start};
 
-/// The longest wait for one answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
+/// The longest wait for the committed offsets.
+const COMMITTED_TIMEOUT: Duration = Duration::from_secs(8);
+/// The longest wait for the offsets of the partitions, by all questions together.
+const OFFSETS_TIMEOUT: Duration = Duration::from_secs(16);
 /// The longest time to read the oldest messages.
 const OLDEST_READ_TIMEOUT: Duration = Duration::from_secs(3);
 /// The time of one poll for the client's events.
@@ -41,47 +43,52 @@ fn begins(
 ) -> Result<Vec<Begin>, ConnectorError> {
     let topic = options.topic.as_str();
     let wrong = |error| failed(config, &format!("cannot read the offsets of `{topic}`"), error);
+    let deadline = Instant::now() + OFFSETS_TIMEOUT;
+    let found = |at| offsets(consumer, topic, count, at, deadline).map_err(wrong);
+    let all = |at| -> Result<Vec<i64>, ConnectorError> {
+        let all: Option<Vec<i64>> = found(at)?.into_iter().collect();
+        all.ok_or_else(|| wrong(KafkaError::OffsetFetch(Code::BadMessage)))
+    };
     // Asked before the times: a message published after that answer is after this end.
-    let watermarks =
-        |partition| consumer.fetch_watermarks(topic, partition, ANSWER_TIMEOUT).map_err(wrong);
-    let watermarks: Vec<(i64, i64)> = (0..count).map(watermarks).collect::<Result<_, _>>()?;
-    let ends = watermarks.iter().map(|(_, end)| *end);
+    let (lows, ends) = (all(Offset::Beginning)?, all(Offset::End)?);
     let starts: Vec<i64> = match options.start {
-        Start::Earliest => watermarks.iter().map(|(low, _)| *low).collect(),
-        Start::Latest => ends.collect(),
+        Start::Earliest => lows,
+        Start::Latest => ends.clone(),
         Start::At(ms) => {
             // No message is that recent: the end.
             let since = |ms| -> Result<Vec<i64>, ConnectorError> {
-                let found = first_since(consumer, topic, count, ms).map_err(wrong)?;
-                Ok(found.into_iter().zip(ends.clone()).map(|(at, end)| at.unwrap_or(end)).collect())
+                let found = found(Offset::Offset(ms))?;
+                Ok(found.into_iter().zip(&ends).map(|(at, end)| at.unwrap_or(*end)).collect())
             };
             let (starts, timed) = (since(ms)?, since(MIN_EPOCH_MS)?);
-            let all = (0..).zip(&watermarks).zip(timed.into_iter().zip(starts));
+            let all = (0..).zip(lows).zip(timed.into_iter().zip(starts));
             let mut searches: Vec<Search> = all
-                .map(|((partition, (low, _)), (timed, start))| {
-                    Search::new(partition, *low, timed, start)
-                })
+                .map(|((partition, low), (timed, start))| Search::new(partition, low, timed, start))
                 .collect();
             search(config, options, &mut searches)?;
             searches.into_iter().map(|search| search.start).collect()
         }
     };
-    let all = (0..).zip(watermarks).zip(starts);
-    Ok(all.map(|((partition, (_, end)), from)| Begin { partition, from, end }).collect())
+    let all = (0..).zip(starts).zip(ends);
+    Ok(all.map(|((partition, from), end)| Begin { partition, from, end }).collect())
 }
 
-/// The first message of each partition that is not older than this; `None` if there is none.
-fn first_since(
+/// The beginning of each partition, its end, or its first message that is not older than a time in
+/// ms, which stands for an offset; `None` if there is none. One request asks a broker for all
+/// partitions, where `fetch_watermarks` asks for one after the other.
+fn offsets(
     consumer: &GroupConsumer,
     topic: &str,
     count: i32,
-    ms: i64,
+    at: Offset,
+    deadline: Instant,
 ) -> Result<Vec<Option<i64>>, KafkaError> {
     let mut times = TopicPartitionList::new();
     for partition in 0..count {
-        times.add_partition_offset(topic, partition, Offset::Offset(ms))?;
+        times.add_partition_offset(topic, partition, at)?;
     }
-    let found = consumer.offsets_for_times(times, ANSWER_TIMEOUT)?;
+    let left = deadline.saturating_duration_since(Instant::now());
+    let found = consumer.offsets_for_times(times, left)?;
     let offset = |partition| -> Result<Option<i64>, KafkaError> {
         let Some(element) = found.find_partition(topic, partition) else { return Ok(None) };
         element.error()?;
@@ -105,12 +112,13 @@ pub(super) fn is_known(
     for partition in 0..count {
         list.add_partition(topic, partition);
     }
-    let begun = Instant::now();
+    let deadline = Instant::now() + COMMITTED_TIMEOUT;
     let committed = loop {
-        match consumer.committed_offsets(list.clone(), ANSWER_TIMEOUT) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match consumer.committed_offsets(list.clone(), left) {
             Ok(committed) => break committed,
             // A cluster that just started, or that looks for another coordinator of the group.
-            Err(error) if is_passing(&error) && begun.elapsed() < ANSWER_TIMEOUT => {
+            Err(error) if is_passing(&error) && Instant::now() < deadline => {
                 drop(consumer.poll(POLL_TIMEOUT))
             }
             Err(error) => {
@@ -248,6 +256,6 @@ mod tests {
         read.add_partition_offset("t", 0, Offset::Offset(7)).unwrap();
         consumer.commit(&read, CommitMode::Sync).unwrap();
         assert!(!commit(&config, &consumer, &options, 1).unwrap());
-        assert_eq!(consumer.committed_offsets(read.clone(), ANSWER_TIMEOUT).unwrap(), read);
+        assert_eq!(consumer.committed_offsets(read.clone(), COMMITTED_TIMEOUT).unwrap(), read);
     }
 }

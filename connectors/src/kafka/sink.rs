@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::config::{ClientRole, Config};
-use super::connection::{Context, ask, blocking, failed};
+use super::connection::{BLOCKING_TIMEOUT, Context, ask, blocking, failed};
 use super::outcome::not_taken;
 use super::quirks::refused_batch::ResendQueue;
 use super::window::PublishWindow;
@@ -34,7 +34,7 @@ pub(crate) async fn open(
 ) -> Result<(KafkaSink, Outcomes), ConnectorError> {
     let (window, outcomes) = PublishWindow::start();
     let of = Arc::clone(&window);
-    let opened = blocking(config, move |config| {
+    let opened = blocking(config, BLOCKING_TIMEOUT, move |config| {
         let role = ClientRole::Writer { timeout: publish_timeout };
         let client = config.client(role)?;
         let resend = Arc::new(ResendQueue::default());

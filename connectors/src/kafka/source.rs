@@ -16,6 +16,11 @@ use crate::{
     Batch, BatchId, ConnectorError, ConsumerState, ErrorKind, Source, SourceOptions, Start,
 };
 
+/// The longest time to open a source or to inspect it: more than its own timeouts together. With a
+/// time as the start of a new group these are 5 s to connect, twice 8 s for the committed offsets,
+/// 16 s for the offsets of the partitions, and 12 s for the messages without a time. The commit of
+/// the start has none.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest wait for the end of a source.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(8);
 /// The time of one poll for the client's events.
@@ -25,7 +30,7 @@ pub(crate) async fn open(
     config: &Config,
     options: SourceOptions,
 ) -> Result<KafkaSource, ConnectorError> {
-    blocking(config, move |config| {
+    blocking(config, OPEN_TIMEOUT, move |config| {
         let buffer = Arc::new(DeliveryBuffer::new(&options));
         let Connected { consumer, known, count } = connect(&config, &options, Arc::clone(&buffer))?;
         let topic = options.topic.clone();
@@ -54,7 +59,7 @@ pub(crate) async fn inspect(
     options: &SourceOptions,
 ) -> Result<ConsumerState, ConnectorError> {
     let options = options.clone();
-    blocking(config, move |config| {
+    blocking(config, OPEN_TIMEOUT, move |config| {
         let Connected { consumer, known, count } =
             connect(&config, &options, Arc::new(DeliveryBuffer::new(&options)))?;
         if known {

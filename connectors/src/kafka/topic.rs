@@ -7,7 +7,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use std::time::Duration;
 
 use super::config::{ClientRole, Config};
-use super::connection::{Context, ask, blocking, failed};
+use super::connection::{BLOCKING_TIMEOUT, Context, ask, blocking, failed};
 use crate::{
     Caution, CautionKind, ConnectorError, Declared, Destination, ErrorKind, Role, show_duration_ms,
 };
@@ -22,7 +22,7 @@ impl ConsumerContext for Context<()> {}
 /// Whether the topic exists. Uses a client of its own that never creates a topic by asking.
 pub(super) async fn exists(config: &Config, topic: &str) -> Result<bool, ConnectorError> {
     let topic = topic.to_owned();
-    blocking(config, move |config| {
+    blocking(config, BLOCKING_TIMEOUT, move |config| {
         let context = Context::new(&config, ClientRole::Asker, ());
         let consumer: BaseConsumer<Context<()>> = config
             .client(ClientRole::Asker)?
@@ -78,7 +78,7 @@ pub(crate) async fn declare(
 
 async fn make(config: &Config, topic: &str) -> Result<Declared, ConnectorError> {
     let (topic, runtime) = (topic.to_owned(), tokio::runtime::Handle::current());
-    blocking(config, move |config| {
+    blocking(config, BLOCKING_TIMEOUT, move |config| {
         let admin: AdminClient<Context<()>> = config
             .client(ClientRole::Asker)?
             .create_with_context(Context::new(&config, ClientRole::Asker, ()))
@@ -237,7 +237,7 @@ fn unseen(topic: &str) -> Caution {
 /// The risks of the topic: the clock that sets the timestamps, and the losses.
 pub(crate) async fn cautions(config: &Config, topic: &str) -> Result<Vec<Caution>, ConnectorError> {
     let (topic, runtime) = (topic.to_owned(), tokio::runtime::Handle::current());
-    blocking(config, move |config| {
+    blocking(config, BLOCKING_TIMEOUT, move |config| {
         let admin: AdminClient<Context<()>> = config
             .client(ClientRole::Asker)?
             .create_with_context(Context::new(&config, ClientRole::Asker, ()))

@@ -91,7 +91,8 @@ async fn a_new_group_begins_at_a_time() {
     assert_eq!(next(&broker, &topic, Start::At(now), 3).await, [1, 2, 3]);
 }
 
-/// The connector asks each partition for its end. A message published meanwhile is recent enough.
+/// The connector asks for the ends, then for the times. A message published meanwhile is recent
+/// enough.
 #[tokio::test]
 async fn what_is_published_while_a_group_begins_at_a_time_is_read() {
     let proxy = Proxy::start("127.0.0.1:1").await.unwrap();
