@@ -3,6 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::job::Job;
@@ -15,13 +16,18 @@ use crate::store::reader::queues::QueueCounts;
 pub struct Fetched<'a> {
     /// The jobs; empty if none was there within the wait.
     jobs: Vec<FetchedJob<'a>>,
+    /// The results of the acknowledgements of the pop, in the order of `POST /v1/leases`. Absent
+    /// without any, and in a peek.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<LeaseResult>>)]
+    results: Option<&'a RawValue>,
 }
 
 impl<'a> Fetched<'a> {
-    /// The answer with these jobs.
+    /// The answer with these jobs. `results`: the [`LeaseResult`]s as JSON.
     #[must_use]
-    pub fn of(jobs: Vec<FetchedJob<'a>>) -> Self {
-        Fetched { jobs }
+    pub fn of(jobs: Vec<FetchedJob<'a>>, results: Option<&'a RawValue>) -> Self {
+        Fetched { jobs, results }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `POST /v1/leases`: the words of consumers on the jobs that they fetched.
+//! `POST /v1/leases`: the words of consumers on the jobs that they fetched. A pop carries them too.
 
 use axum::Json;
 use axum::extract::State;
@@ -26,19 +26,19 @@ pub(super) struct LeaseActions {
     /// These jobs are done
     #[serde(default, deserialize_with = "empty::list")]
     #[schema(value_type = Option<Vec<Finish>>, required = false)]
-    finish: Vec<Finish>,
+    pub(super) finish: Vec<Finish>,
     /// These attempts failed: the next wait of the retry array begins, or the job is dead
     #[serde(default, deserialize_with = "empty::list")]
     #[schema(value_type = Option<Vec<Fail>>, required = false)]
-    fail: Vec<Fail>,
+    pub(super) fail: Vec<Fail>,
     /// These jobs go back, and nothing is burned
     #[serde(default, deserialize_with = "empty::list")]
     #[schema(value_type = Option<Vec<Release>>, required = false)]
-    release: Vec<Release>,
+    pub(super) release: Vec<Release>,
     /// These leases last longer
     #[serde(default, deserialize_with = "empty::list")]
     #[schema(value_type = Option<Vec<Touch>>, required = false)]
-    touch: Vec<Touch>,
+    pub(super) touch: Vec<Touch>,
 }
 
 /// A lease
@@ -126,37 +126,44 @@ pub(super) async fn leases(
     caller: Caller,
     Body(actions): Body<LeaseActions>,
 ) -> Result<Json<Results>, Problem> {
-    let queues = &api.inner.queues;
-    let count =
-        actions.finish.len() + actions.fail.len() + actions.release.len() + actions.touch.len();
-    if count > MAX_ACKNOWLEDGEMENTS {
-        return Err(Problem::bad(format!(
-            "{count} leases in one call: at most {MAX_ACKNOWLEDGEMENTS}"
-        )));
-    }
-    let mut requests = Vec::with_capacity(count);
-    for Finish { id, lease } in actions.finish {
-        requests.push(read(&caller, id, &lease, "finish", |_| LeaseAction::Finish)?);
-    }
-    let max_delay_ms = api.inner.rules.limits.max_delay.ms();
-    for Fail { id, lease, wait: text, error } in actions.fail {
-        requests.push(fail(&caller, id, &lease, wait(text, max_delay_ms)?, error)?);
-    }
-    for Release { id, lease, wait: text } in actions.release {
-        let wait_ms = wait(text, max_delay_ms)?.unwrap_or(0);
-        requests.push(read(&caller, id, &lease, "release", |_| LeaseAction::Release { wait_ms })?);
-    }
-    for Touch { id, lease, ttr } in actions.touch {
-        let ttr_ms = span("ttr", ttr)?;
-        if ttr_ms == Some(0) {
-            return Err(Problem::bad("ttr: a lease lasts for at least 1 ms"));
+    let requests = actions.requests(&api, &caller)?;
+    Ok(Json(Results { results: carry_out(&api.inner.queues, requests).await? }))
+}
+
+impl LeaseActions {
+    /// Reads the actions, in the order in which they are carried out. One that is malformed refuses
+    /// all.
+    pub(super) fn requests(self, api: &Api, caller: &Caller) -> Result<Vec<LeaseRequest>, Problem> {
+        let count = self.finish.len() + self.fail.len() + self.release.len() + self.touch.len();
+        if count > MAX_ACKNOWLEDGEMENTS {
+            return Err(Problem::bad(format!(
+                "{count} leases in one call: at most {MAX_ACKNOWLEDGEMENTS}"
+            )));
         }
-        let longest = queues.max_ttr_ms();
-        requests.push(read(&caller, id, &lease, "touch", |token| {
-            lease_actions::touch(token, ttr_ms, longest)
-        })?);
+        let mut requests = Vec::with_capacity(count);
+        for Finish { id, lease } in self.finish {
+            requests.push(read(caller, id, &lease, "finish", |_| LeaseAction::Finish)?);
+        }
+        let max_delay_ms = api.inner.rules.limits.max_delay.ms();
+        for Fail { id, lease, wait: text, error } in self.fail {
+            requests.push(fail(caller, id, &lease, wait(text, max_delay_ms)?, error)?);
+        }
+        for Release { id, lease, wait: text } in self.release {
+            let wait_ms = wait(text, max_delay_ms)?.unwrap_or(0);
+            let release = |_: &Lease| LeaseAction::Release { wait_ms };
+            requests.push(read(caller, id, &lease, "release", release)?);
+        }
+        let longest = api.inner.queues.max_ttr_ms();
+        for Touch { id, lease, ttr } in self.touch {
+            let ttr_ms = span("ttr", ttr)?;
+            if ttr_ms == Some(0) {
+                return Err(Problem::bad("ttr: a lease lasts for at least 1 ms"));
+            }
+            let touch = |lease: &Lease| lease_actions::touch(lease, ttr_ms, longest);
+            requests.push(read(caller, id, &lease, "touch", touch)?);
+        }
+        Ok(requests)
     }
-    Ok(Json(Results { results: carry_out(queues, requests).await? }))
 }
 
 /// Reads an action. A bad id is an error; an unreadable lease is stale.

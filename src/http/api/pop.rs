@@ -6,16 +6,21 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
 use serde::Deserialize;
+use serde_json::value::{RawValue, to_raw_value};
 use utoipa::ToSchema;
 
+use super::caller::Caller;
+use super::empty;
 use super::extract::MaybeJson;
+use super::leases::{Fail, Finish, LeaseActions, LeaseRequest, Release, Touch, carry_out};
 use super::queue_name::{InPath, QueueNames};
 use super::state::Api;
 use super::text::{Text, span};
+use crate::budget::{Share, UsedUp};
 use crate::clock::{self, Instant};
 use crate::consumers::{PopRequest, PoppedJobs};
 use crate::http::server::account::Account;
@@ -29,7 +34,7 @@ use crate::view::{Fetched, FetchedJob};
 /// The memory that must be free before a pop.
 const POP_MEMORY_BYTES: usize = 1 << 20;
 
-/// What to fetch. All fields are optional.
+/// What to fetch, and the acknowledgements that are carried out before. All fields are optional.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Asked {
@@ -43,6 +48,22 @@ pub(super) struct Asked {
     /// The lease: how long the jobs are reserved, as `wait`; at most `limits.max_ttr`. By default
     /// the TTR of each job, or else of its queue
     ttr: Option<Text>,
+    /// These jobs are done; at most 1000 leases over `finish`, `fail`, `release` and `touch`
+    #[serde(default, deserialize_with = "empty::list")]
+    #[schema(value_type = Option<Vec<Finish>>, required = false)]
+    finish: Vec<Finish>,
+    /// These attempts failed: the next wait of the retry array begins, or the job is dead
+    #[serde(default, deserialize_with = "empty::list")]
+    #[schema(value_type = Option<Vec<Fail>>, required = false)]
+    fail: Vec<Fail>,
+    /// These jobs go back, and nothing is burned
+    #[serde(default, deserialize_with = "empty::list")]
+    #[schema(value_type = Option<Vec<Release>>, required = false)]
+    release: Vec<Release>,
+    /// These leases last longer
+    #[serde(default, deserialize_with = "empty::list")]
+    #[schema(value_type = Option<Vec<Touch>>, required = false)]
+    touch: Vec<Touch>,
 }
 
 /// Fetch jobs of a queue
@@ -55,6 +76,11 @@ pub(super) struct Asked {
 /// of `max`. A paused queue is skipped. An answer has at most 8 MiB of bodies, and at least one
 /// job. With `wait` the call is held until a job is due. A call whose client goes away before the
 /// answer is written gives its jobs back at once.
+///
+/// `finish`, `fail`, `release` and `touch` are carried out first, as by `POST /v1/leases` and for
+/// jobs of any queue, and the answer has their `results`. What was carried out stands whatever
+/// becomes of the pop: a problem then has the `results`. A problem of the server without them does
+/// not tell what was carried out, and hands out no job: send the call again.
 #[utoipa::path(post, path = "/v1/queues/{queue}/pop", tag = "queues", params(InPath), request_body = Option<Asked>, responses(
     (status = 200, body = Fetched<'_>, description = "The jobs, none if there are none within the wait"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
@@ -63,43 +89,108 @@ pub(super) struct Asked {
 pub(super) async fn pop(
     State(api): State<Api>,
     names: QueueNames,
+    caller: Caller,
     account: Account,
     share: WaitShare,
     MaybeJson(asked): MaybeJson<Asked>,
 ) -> Result<Response, Problem> {
     let queues = &api.inner.queues;
-    let max = asked.max.unwrap_or(1);
+    let Asked { max, wait, ttr, finish, fail, release, touch } = asked;
+    let max = max.unwrap_or(1);
     if !(1..=MAX_POP_JOBS).contains(&max) {
         return Err(Problem::bad(format!("max: {max} is not from 1 to {MAX_POP_JOBS}")));
     }
-    let wait = Duration::from_millis(span("wait", asked.wait)?.unwrap_or(0));
+    let wait = Duration::from_millis(span("wait", wait)?.unwrap_or(0));
     if wait > MAX_POP_WAIT {
         return Err(Problem::bad(format!("wait: at most {} s", MAX_POP_WAIT.as_secs())));
     }
-    let ttr_ms = span("ttr", asked.ttr)?;
+    let ttr_ms = span("ttr", ttr)?;
     if ttr_ms == Some(0) {
         return Err(Problem::bad("ttr: a lease lasts for at least 1 ms"));
     }
+    let requests = LeaseActions { finish, fail, release, touch }.requests(&api, &caller)?;
+    // Before the acknowledgements: a call that is refused here has changed nothing.
     account.has_room(POP_MEMORY_BYTES).await?;
     let until = clock::now() + wait;
-    let asked = queues.begin(names.0, max, wait, ttr_ms);
+    let results = acknowledge(queues, &account, requests).await?;
     // The request is read.
     account.keep(0);
-    let jobs = queues.pop_now(&asked).await?;
+    let mut reply = Box::new(Reply { account, results, room: None });
+    let asked = queues.begin(names.0, max, wait, ttr_ms);
+    let jobs = match queues.pop_now(&asked).await {
+        Ok(jobs) => jobs,
+        Err(error) => return Err(reply.problem(error)),
+    };
     if !jobs.is_empty() || clock::now() >= until {
-        return Ok(answer(&api, account, jobs).await);
+        return Ok(answer(&api, reply, jobs).await);
+    }
+    if let Err(used_up) = reply.take_room() {
+        return Err(reply.problem(used_up));
     }
     let wait = share.wait(until);
     if let Err(error) = wait.check() {
-        let refused = Problem::from(error).into_response();
+        let refused = reply.problem(error).into_response();
         return Ok(wait.kept(std::future::ready(refused)).await);
     }
-    let waited = waited(api, account, asked, wait.until());
+    let waited = waited(api, reply, asked, wait.until());
     Ok(later(wait.kept(caught(waited, trace::panicked))))
 }
 
+/// Carries out the acknowledgements of a pop. Returns their results as JSON, `None` without any.
+///
+/// An error says nothing about each of them: some may have been carried out. Then nothing is
+/// popped, and the consumer sends the call again.
+async fn acknowledge(
+    queues: &QueueService,
+    account: &Account,
+    requests: Vec<LeaseRequest>,
+) -> Result<Option<Box<RawValue>>, Problem> {
+    if requests.is_empty() {
+        return Ok(None);
+    }
+    let (queues, account) = (queues.clone(), account.clone());
+    // The client may go away: all are carried out all the same.
+    let carried_out = tokio::spawn(async move {
+        let results = carry_out(&queues, requests).await;
+        drop(account);
+        results
+    });
+    let results = carried_out.await.map_err(|_| {
+        Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "there was no answer about the leases: their actions may have been carried out",
+        )
+    })??;
+    Ok(to_raw_value(&results).ok())
+}
+
+/// The answer to a pop, as far as it is known before its jobs. In a box: thousands of pops wait.
+struct Reply {
+    account: Account,
+    /// The results of the acknowledgements, as JSON.
+    results: Option<Box<RawValue>>,
+    /// The room of the results while the pop waits.
+    #[allow(dead_code, reason = "given back when dropped")]
+    room: Option<Share>,
+}
+
+impl Reply {
+    /// Takes the room of the results for a wait.
+    fn take_room(&mut self) -> Result<(), UsedUp> {
+        if let Some(results) = &self.results {
+            self.room = Some(self.account.for_wait(results.get().len())?);
+        }
+        Ok(())
+    }
+
+    /// A pop that failed after its acknowledgements were carried out.
+    fn problem(self, problem: impl Into<Problem>) -> Problem {
+        problem.into().with_results(self.results)
+    }
+}
+
 /// The answer to a pop that waits.
-async fn waited(api: Api, account: Account, asked: PopRequest, until: Instant) -> Response {
+async fn waited(api: Api, reply: Box<Reply>, asked: PopRequest, until: Instant) -> Response {
     let limit = until.saturating_duration_since(clock::now()) + CALL_TIMEOUT;
     let popped = {
         // Pinned here: a future that is an argument has its place twice.
@@ -108,16 +199,18 @@ async fn waited(api: Api, account: Account, asked: PopRequest, until: Instant) -
     };
     match popped {
         // In a box: a wait holds no room for its answer.
-        Some(Ok(jobs)) => Box::pin(answer(&api, account, jobs)).await,
-        Some(Err(error)) => Problem::from(error).into_response(),
-        None => Problem::unanswered().into_response(),
+        Some(Ok(jobs)) => Box::pin(answer(&api, reply, jobs)).await,
+        Some(Err(error)) => reply.problem(error).into_response(),
+        None => reply.problem(Problem::unanswered()).into_response(),
     }
 }
 
-async fn answer(api: &Api, account: Account, jobs: PoppedJobs) -> Response {
-    match account
+async fn answer(api: &Api, reply: Box<Reply>, jobs: PoppedJobs) -> Response {
+    match reply
+        .account
         .json(
             || jobs.iter().map(FetchedJob::popped),
+            reply.results.as_deref(),
             jobs.iter().map(|job| job.size).sum::<usize>(),
             usize::MAX,
         )
@@ -126,10 +219,11 @@ async fn answer(api: &Api, account: Account, jobs: PoppedJobs) -> Response {
         Ok(json) => {
             let mut response =
                 unsent(json, jobs, api.inner.queues.clone(), api.inner.apply.store.now_us());
-            response.extensions_mut().insert(account);
+            response.extensions_mut().insert(reply.account);
             response
         }
-        Err(used_up) => Problem::from(used_up).into_response(),
+        // The jobs go back.
+        Err(used_up) => reply.problem(used_up).into_response(),
     }
 }
 
@@ -182,6 +276,18 @@ impl hyper::body::Body for UnsentBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::api::extract::read;
+
+    #[test]
+    fn a_pop_takes_the_words_of_leases() {
+        let text = br#"{"finish":[{"id":"a","lease":"x"}],"fail":null,"touch":[]}"#;
+        let asked = read::<Asked>(text).unwrap();
+        let words = [asked.fail.len(), asked.release.len(), asked.touch.len()];
+        assert_eq!((asked.finish.len(), words, asked.max), (1, [0; 3], None));
+        for text in [r#"{"finish":[{"id":"a"}]}"#, r#"{"finish":{}}"#, r#"{"end":[]}"#] {
+            assert!(read::<Asked>(text.as_bytes()).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn a_pop_that_waits_is_small() {

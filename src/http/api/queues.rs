@@ -130,7 +130,7 @@ pub(super) async fn peek(
             FetchedJob::peeked(job.id.as_str(), job.job(), job.attempts(), due_ms(at))
         })
     };
-    let json = account.json(jobs, bytes, MAX_POP_BYTES).await?;
+    let json = account.json(jobs, None, bytes, MAX_POP_BYTES).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 

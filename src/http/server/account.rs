@@ -8,6 +8,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use parking_lot::Mutex;
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 use super::transfers::{HangUp, Transfer, Transfers};
 use crate::budget::{Budget, Share, UsedUp};
@@ -158,6 +159,15 @@ impl Account {
         self.0.memory.calls().take(bytes).await.map(drop)
     }
 
+    /// The room of so many bytes that the call keeps while it waits. All such calls leave half of
+    /// the memory to those that do not wait.
+    pub(crate) fn for_wait(&self, bytes: usize) -> Result<Share, UsedUp> {
+        let calls = self.0.memory.calls();
+        let mut share = calls.share();
+        let has_room = bytes <= calls.free().saturating_sub(calls.bytes() / 2) && share.grow(bytes);
+        if has_room { Ok(share) } else { Err(UsedUp) }
+    }
+
     /// Gives back all but so many bytes.
     pub(crate) fn keep(&self, bytes: usize) {
         self.0.body.lock().clear();
@@ -214,24 +224,30 @@ impl Account {
     }
 
     /// Fetched jobs as JSON: up to the one with which the text reaches `most` bytes. A text that is
-    /// large is counted before it is written. `bytes`: of bodies and headers.
+    /// large is counted before it is written. `results`: of the acknowledgements of the call.
+    /// `bytes`: of bodies and headers.
     pub(in crate::http) async fn json<'a, J: Iterator<Item = FetchedJob<'a>>>(
         &self,
         jobs: impl Fn() -> J,
+        results: Option<&'a RawValue>,
         bytes: usize,
         most: usize,
     ) -> Result<Vec<u8>, UsedUp> {
-        if bytes <= UNRESERVED_ANSWER_BYTES {
-            return Ok(serde_json::to_vec(&Fetched::of(jobs().collect())).unwrap_or_default());
+        let of_results = results.map_or(0, |results| results.get().len());
+        if bytes.saturating_add(of_results) <= UNRESERVED_ANSWER_BYTES {
+            let fetched = Fetched::of(jobs().collect(), results);
+            return Ok(serde_json::to_vec(&fetched).unwrap_or_default());
         }
         // A text that is not large is written once, within more room than it needs.
         let count = jobs().size_hint().1.unwrap_or(usize::MAX);
         let bound = count
             .saturating_mul(JOB_JSON_OVERHEAD_BYTES)
-            .saturating_add(bytes.saturating_mul(MAX_JSON_BYTES_PER_BYTE));
+            .saturating_add(bytes.saturating_mul(MAX_JSON_BYTES_PER_BYTE))
+            .saturating_add(of_results);
         if bound <= MAX_ESTIMATED_BYTES && bytes < most {
             let mut share = self.answer(bound).await?;
-            let json = serde_json::to_vec(&Fetched::of(jobs().collect())).unwrap_or_default();
+            let fetched = Fetched::of(jobs().collect(), results);
+            let json = serde_json::to_vec(&fetched).unwrap_or_default();
             share.shrink_to(json.len());
             *self.0.answer.lock() = Some(share);
             return Ok(json);
@@ -244,8 +260,12 @@ impl Account {
                 break;
             }
         }
-        let (begin, end) = (br#"{"jobs":["#, b"]}");
-        let size = begin.len() + size + end.len();
+        let begin = br#"{"jobs":["#;
+        let end = match results {
+            Some(results) => [r#"],"results":"#, results.get(), "}"],
+            None => ["]}", "", ""],
+        };
+        let size = begin.len() + size + end.iter().map(|part| part.len()).sum::<usize>();
         let share = self.answer(size).await?;
         *self.0.answer.lock() = Some(share);
         let mut json = Vec::with_capacity(size);
@@ -257,7 +277,7 @@ impl Account {
             // Memory takes what is written to it, and a job can be written as JSON.
             let _ = serde_json::to_writer(&mut json, &job);
         }
-        json.extend_from_slice(end);
+        end.iter().for_each(|part| json.extend_from_slice(part.as_bytes()));
         Ok(json)
     }
 }
@@ -311,6 +331,8 @@ fn elements(json: &[u8]) -> usize {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use serde_json::value::to_raw_value;
+
     use super::*;
     use crate::job::Job;
 
@@ -342,6 +364,7 @@ mod tests {
         let json = account
             .json(
                 || std::iter::once(FetchedJob::peeked("a", &job, 0, 0)),
+                None,
                 UNRESERVED_ANSWER_BYTES + 1,
                 usize::MAX,
             )
@@ -373,21 +396,50 @@ mod tests {
         let job = Job::for_queue("emails", vec![1; UNRESERVED_ANSWER_BYTES]);
         let jobs = || (0..10).map(|_| FetchedJob::peeked("a", &job, 0, 0));
         let account = account(1 << 20);
-        let whole = serde_json::to_vec(&Fetched::of(jobs().collect())).unwrap();
+        let whole = serde_json::to_vec(&Fetched::of(jobs().collect(), None)).unwrap();
         // Each byte is six in JSON.
         assert!(whole.len() > 60 * UNRESERVED_ANSWER_BYTES);
         assert!(
-            account.json(jobs, 10 * UNRESERVED_ANSWER_BYTES, usize::MAX).await.unwrap() == whole
+            account.json(jobs, None, 10 * UNRESERVED_ANSWER_BYTES, usize::MAX).await.unwrap()
+                == whole
         );
-        assert_eq!(account.json(jobs, 10 * UNRESERVED_ANSWER_BYTES, usize::MAX).await, Err(UsedUp));
+        assert_eq!(
+            account.json(jobs, None, 10 * UNRESERVED_ANSWER_BYTES, usize::MAX).await,
+            Err(UsedUp)
+        );
         assert_eq!(held(account.for_answer(whole.len()).await), Some(whole.len()));
         let cut = account
-            .json(jobs, 10 * UNRESERVED_ANSWER_BYTES, 8 * UNRESERVED_ANSWER_BYTES)
+            .json(jobs, None, 10 * UNRESERVED_ANSWER_BYTES, 8 * UNRESERVED_ANSWER_BYTES)
             .await
             .unwrap();
-        assert_eq!(cut, serde_json::to_vec(&Fetched::of(jobs().take(2).collect())).unwrap());
+        assert_eq!(cut, serde_json::to_vec(&Fetched::of(jobs().take(2).collect(), None)).unwrap());
         assert_eq!(held(account.for_answer(cut.len()).await), Some(cut.len()));
         assert_eq!(held(account.for_answer(UNRESERVED_ANSWER_BYTES).await), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn results_follow_the_jobs_however_large_both_are() {
+        let job = Job::for_queue("emails", "x");
+        let jobs = || (0..2).map(|_| FetchedJob::peeked("a", &job, 0, 0));
+        let of = |count: usize| to_raw_value(&vec!["done"; count]).unwrap();
+        for (bytes, results) in
+            [(2, of(1)), (2, of(UNRESERVED_ANSWER_BYTES)), (MAX_ESTIMATED_BYTES, of(1))]
+        {
+            let account = account(1 << 20);
+            let json = account.json(jobs, Some(&results), bytes, usize::MAX).await.unwrap();
+            let whole = Fetched::of(jobs().collect(), Some(&results));
+            assert!(json == serde_json::to_vec(&whole).unwrap(), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn calls_that_wait_leave_half_of_the_memory_to_others() {
+        let account = account(100);
+        let share = account.for_wait(30).unwrap();
+        assert_eq!((share.bytes(), account.for_wait(30).err()), (30, Some(UsedUp)));
+        assert_eq!((account.grow(70), account.for_wait(1).err()), (Ok(()), Some(UsedUp)));
+        drop(share);
+        assert_eq!((account.grow(30), account.grow(1)), (Ok(()), Err(UsedUp)));
     }
 
     #[tokio::test(start_paused = true)]

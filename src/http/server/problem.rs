@@ -5,6 +5,7 @@ use axum::body::to_bytes;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::budget::UsedUp;
@@ -38,6 +39,10 @@ pub struct Problem {
     /// For `conflict`: the existing job.
     #[serde(skip_serializing_if = "Option::is_none")]
     job: Option<Box<view::Job>>,
+    /// Of a pop that fails after its acknowledgements were carried out: their results.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<view::LeaseResult>>)]
+    results: Option<Box<RawValue>>,
 }
 
 impl Problem {
@@ -52,6 +57,7 @@ impl Problem {
             detail: detail.into(),
             code: None,
             job: None,
+            results: None,
         }
     }
 
@@ -100,6 +106,11 @@ impl Problem {
     pub fn job(mut self, job: Option<view::Job>) -> Self {
         self.job = job.map(Box::new);
         self
+    }
+
+    /// Adds the results of acknowledgements that were carried out before the failure.
+    pub(in crate::http) fn with_results(self, results: Option<Box<RawValue>>) -> Self {
+        Problem { results, ..self }
     }
 }
 
@@ -227,7 +238,19 @@ pub(in crate::http) async fn wrap(response: Response) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_pop_that_fails_has_the_results_of_its_acknowledgements() {
+        let results = serde_json::value::to_raw_value(&["done"]).unwrap();
+        let problem = Problem::from(UsedUp).with_results(Some(results));
+        let json = serde_json::to_value(&problem).unwrap();
+        assert_eq!((&json["code"], &json["results"]), (&json!("memory"), &json!(["done"])));
+        let json = serde_json::to_value(problem.with_results(None)).unwrap();
+        assert_eq!(json.get("results"), None);
+    }
 
     #[test]
     fn a_want_of_memory_says_what_to_do() {
