@@ -1,4 +1,5 @@
-//! A master of a Redis Cluster that hangs: calls for the jobs of the others are answered.
+//! A master of a Redis Cluster that hangs: calls for the jobs of the others are answered, and no job
+//! is handed out by a pop whose acknowledgements it does not answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use dwell::config::{Redis, RedisMode};
 use dwell::store::Store;
 use dwell_testkit::servers::{RedisCluster, RedisOptions};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -32,8 +33,15 @@ fn timeouts(sidecar: &Sidecar) -> f64 {
     metric(&sidecar.metrics(), r#"dwell_redis_errors_total{class="timeout"}"#)
 }
 
-#[tokio::test]
-async fn calls_for_the_masters_that_answer_wait_for_none_that_hangs() {
+/// A sidecar on a cluster, and ids of jobs: of its first master, and of the others.
+struct Halves {
+    cluster: RedisCluster,
+    sidecar: Arc<Sidecar>,
+    of_first: Vec<String>,
+    of_others: Vec<String>,
+}
+
+async fn halves() -> Halves {
     let more = [("cluster-require-full-coverage", "no"), ("cluster-replica-no-failover", "yes")];
     let more = more.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let cluster =
@@ -57,10 +65,16 @@ async fn calls_for_the_masters_that_answer_wait_for_none_that_hangs() {
         let slot = cluster.slot_of(store.keys().jobs(bucket)).await.unwrap();
         is_first.push(cluster.master_of(slot).await.unwrap() == 0);
     }
-    let (hanging, living): (Vec<String>, Vec<String>) = (0..200)
+    let (of_first, of_others) = (0..200)
         .map(|number| format!("job-{number}"))
         .partition(|id| is_first[usize::from(store.keys().bucket_of(id))]);
-    assert!(hanging.len() >= WAITING_CALLS && living.len() >= LIVING_JOBS, "{is_first:?}");
+    Halves { cluster, sidecar, of_first, of_others }
+}
+
+#[tokio::test]
+async fn calls_for_the_masters_that_answer_wait_for_none_that_hangs() {
+    let Halves { cluster, sidecar, of_first: hanging, of_others: living } = halves().await;
+    assert!(hanging.len() >= WAITING_CALLS && living.len() >= LIVING_JOBS);
 
     let before = timeouts(&sidecar);
     cluster.nodes[0].freeze().unwrap();
@@ -86,4 +100,39 @@ async fn calls_for_the_masters_that_answer_wait_for_none_that_hangs() {
         (post(&sidecar, &hanging[0]).await.unwrap() == 201).then_some(())
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pop_whose_acknowledgements_hang_hands_out_no_job() {
+    let Halves { cluster, sidecar, of_first: hanging, of_others: living } = halves().await;
+    let (hanging, living) = (&hanging[0], &living[0]);
+    let add = |id: &str| {
+        let job = json!({"id": id, "queue": "emails", "for": 0, "body": ""});
+        assert_eq!(sidecar.post("/v1/jobs", &job).status, 201, "{id}");
+    };
+    let pop = |body: &Value| sidecar.post("/v1/queues/emails/pop", body);
+    add(hanging);
+    let held = pop(&json!({"wait": "20s", "ttr": "10m"})).json()["jobs"][0].clone();
+    assert_eq!(held["id"], hanging.as_str(), "{held}");
+    add(living);
+
+    cluster.nodes[0].freeze().unwrap();
+    let call = json!({"finish": [{"id": hanging, "lease": held["lease"]}]});
+    let problem = pop(&call).problem(503);
+    assert_eq!((&problem["code"], problem.get("results")), (&json!("redis"), None), "{problem}");
+    assert_eq!(sidecar.get(&format!("/v1/jobs/{living}")).json()["state"], "ready");
+    // The jobs of the other masters are there for a pop that acknowledges nothing.
+    let other = pop(&json!({"wait": "20s", "ttr": "10m"})).json();
+    assert_eq!(other["jobs"][0]["id"], living.as_str(), "{other}");
+
+    cluster.nodes[0].thaw().unwrap();
+    cluster.whole().await.unwrap();
+    let told = wait_until("the results of the same call", async || {
+        Some(pop(&call)).filter(|answer| answer.status == 200)
+    })
+    .await
+    .json();
+    let verdict = told["results"][0]["verdict"].as_str().unwrap();
+    assert!(["finished", "fired"].contains(&verdict), "{told}");
+    assert_eq!(told["jobs"], json!([]));
 }

@@ -3,7 +3,8 @@
 //! - `sidecar`: a `dwell run` and a client of its API.
 //! - `verdicts`: each verdict by each interface; `calls`: each call and its statuses; `pages`:
 //!   lists that stand still while jobs come and go; `arrays`: several jobs in one call; `bounds`:
-//!   full queues; `queues`: pops, leases and the queues; `long_poll`: pops that wait.
+//!   full queues; `queues`: pops, leases and the queues; `long_poll`: pops that wait;
+//!   `pop_results`: pops that carry acknowledgements.
 //! - `dashboard`, `queue_pages`: the work of people in it, through `browser`.
 //! - `connections`: the rules for those of every listener; `descriptors`: their number; `flood`:
 //!   clients that only hold connections; `memory`: the memory of all together; `tutorial`: the page
@@ -31,6 +32,7 @@ mod long_poll;
 #[cfg(all(feature = "amqp", feature = "kafka", feature = "nats"))]
 mod memory;
 mod pages;
+mod pop_results;
 mod queue_pages;
 mod queues;
 mod rotated;

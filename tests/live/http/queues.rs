@@ -41,9 +41,16 @@ pub(super) fn counts(sidecar: &Sidecar) -> [u64; 4] {
 
 /// A pop on a connection of its own, sent and not answered.
 pub(super) fn waiting_pop(sidecar: &Sidecar, wait: &str) -> TcpStream {
-    let body = json!({"wait": wait}).to_string();
+    send_pop(sidecar, "emails", &json!({"wait": wait}))
+}
+
+/// A pop of this queue with this body, on a connection of its own, sent and not answered.
+pub(super) fn send_pop(sidecar: &Sidecar, queue: &str, body: &Value) -> TcpStream {
+    let body = body.to_string();
     let mut link = sidecar.connect();
-    let head = "POST /v1/queues/emails/pop HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n";
+    let head = format!(
+        "POST /v1/queues/{queue}/pop HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n"
+    );
     link.write_all(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes())
         .unwrap();
     link

@@ -293,6 +293,31 @@ async fn of_two_tokens_that_take_an_id_at_once_one_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pop_acknowledges_the_jobs_of_its_bearer_alone() {
+    let fixture = Fixture::new().await;
+    let sidecar = sidecar(&fixture).await;
+    for (id, queue) in [("own", "orders.eu"), ("of-others", "bills"), ("next", "orders.eu")] {
+        assert_eq!(call(&sidecar, "ops", "POST /v1/jobs", &job(id, queue)).status, 201);
+    }
+    let mut own = [(); 2].map(|()| pop(&sidecar, "shop", "orders.eu"));
+    own.sort_by_key(|job| job["id"].to_string());
+    let of_others = pop(&sidecar, "till", "bills");
+    let lease = |job: &Value| json!({"id": job["id"], "lease": job["lease"]});
+    let finish =
+        json!({"finish": [lease(&own[1]), lease(&of_others)], "release": [lease(&own[0])]});
+    // A refused pop acknowledges nothing.
+    forbidden(&call(&sidecar, "ops", "POST /v1/queues/bills/pop", &finish));
+    forbidden(&call(&sidecar, "shop", "POST /v1/queues/orders.eu,bills/pop", &finish));
+    let told = call(&sidecar, "shop", "POST /v1/queues/orders.eu/pop", &finish).json();
+    let results = told["results"].as_array().unwrap();
+    let verdicts: Value = results.iter().map(|result| result["verdict"].clone()).collect();
+    assert_eq!(verdicts, json!(["finished", "not_found", "released"]));
+    assert_eq!(told["jobs"][0]["id"], "next", "what was given back");
+    let told = call(&sidecar, "till", "POST /v1/leases", &json!({"finish": [lease(&of_others)]}));
+    assert_eq!(told.json()["results"][0]["verdict"], "finished");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repeated_finish_of_a_bearer_is_fired() {
     let fixture = Fixture::new().await;
     let sidecar = sidecar(&fixture).await;
