@@ -217,14 +217,14 @@ impl Consumers {
             call.is_paused();
             return Ok(None);
         }
+        let is_cut = popped.portions.iter().any(|portion| portion.is_cut);
         // Only jobs that cannot be read are at the head: they stay, and more of them may follow.
-        let is_blocked =
-            popped.more && popped.jobs.is_empty() && popped.unknown > 0 && !popped.is_cut;
+        let is_blocked = popped.more && popped.jobs.is_empty() && popped.unknown > 0 && !is_cut;
         let next = popped.next_ms.map(|ms| ms.saturating_mul(1000).saturating_sub(popped.now_us));
         call.took(popped.jobs.len(), if is_blocked { Some(BLOCKED_RETRY_US) } else { next });
         let jobs = self.classify(queue, popped.jobs, popped.now_us).await;
         let mut jobs = PoppedJobs::of(self, nonce, bucket, queue, jobs);
-        if popped.is_cut {
+        if is_cut {
             jobs.close();
         }
         Ok(Some(jobs))

@@ -280,21 +280,21 @@ impl Call {
         Call { name, sets: Sets::Of(Set::Main), arguments }
     }
 
-    /// `deadline_us`: of the call.
+    /// `deadline_us`: of the call. `most`: the most jobs of each consumer.
     pub(crate) fn pop(
         nonce: u8,
         set: Set,
         deadline_us: Option<i64>,
         lease_ms: i64,
-        most: u8,
+        most: &[u8],
     ) -> Call {
         let call = Call::new(Name::Pop, &[&nonce_of_pop(nonce)])
-            .and(deadline_us.map(|us| us.to_string()).unwrap_or_default());
-        call.and(lease_ms.to_string())
-            .and("1000000")
-            .and(most.to_string())
+            .and(deadline_us.map(|us| us.to_string()).unwrap_or_default())
             .and(BYTES)
-            .on(Sets::Of(set))
+            .on(Sets::Of(set));
+        most.iter().fold(call, |call, most| {
+            call.and(lease_ms.to_string()).and("1000000").and(most.to_string()).and(BYTES).and("")
+        })
     }
 
     /// No ids: all of the pop.

@@ -39,8 +39,9 @@ pub(crate) fn drain(scripts: &Scripts, store: &Store, view: &View) -> Result<u64
             continue;
         }
         let nonce = nonce - set as u8;
-        let (after, reply) = scripts.run(&store, &moment, &Call::pop(nonce, set, None, SPAN, 100));
-        let jobs = reply.items().get(6..).unwrap_or_default().chunks_exact(4);
+        let (after, reply) =
+            scripts.run(&store, &moment, &Call::pop(nonce, set, None, SPAN, &[100]));
+        let jobs = reply.items().get(7..).unwrap_or_default().chunks_exact(5);
         let ids: Vec<u8> = jobs.map(|job| u8::from(job[0].bytes() == IDS[1].as_bytes())).collect();
         let words: Vec<_> = ids.iter().map(|id| ("finish", *id, nonce, String::new())).collect();
         let (after, reply) = scripts.run(&after, &moment, &Call::acknowledge(set, &words));

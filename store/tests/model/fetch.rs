@@ -25,7 +25,9 @@ pub(crate) fn until_us(until: Option<u8>) -> Option<i64> {
 }
 
 pub(crate) fn pop_call(scene: &Scene, nonce: u8, set: Set, until: Option<u8>, most: u8) -> Call {
-    Call::pop(nonce, set, until_us(until), lease_ms(scene), most)
+    // In pieces, each consumer of the call takes one job.
+    let most = if scene.pieces { vec![1; usize::from(most)] } else { vec![most] };
+    Call::pop(nonce, set, until_us(until), lease_ms(scene), &most)
 }
 
 pub(crate) fn word_call(word: Word, hands: &[Hand]) -> Call {
@@ -52,10 +54,12 @@ struct Popped {
     set: Set,
     state: State,
     deadline: i64,
+    /// The number of its consumer.
+    consumer: i64,
 }
 
 fn popped(reply: &Reply) -> Result<Vec<Popped>, Broken> {
-    let jobs = reply.items().get(6..).ok_or("a pop answered too few items")?.chunks_exact(4);
+    let jobs = reply.items().get(7..).ok_or("a pop answered too few items")?.chunks_exact(5);
     let read = |job: &[Reply]| {
         let id = IDS
             .iter()
@@ -64,11 +68,16 @@ fn popped(reply: &Reply) -> Result<Vec<Popped>, Broken> {
         let state = State::decode(job[1].bytes())
             .map_err(|error| format!("a pop answered a state: {error}"))?;
         let set = set_of(job[2].bytes()).ok_or("a pop answered a record of nobody")?;
+        let consumer = match job[4] {
+            Reply::Int(number) => Some(number),
+            _ => None,
+        };
         Ok(Popped {
             id,
             set,
             state,
             deadline: job[3].number().ok_or("a pop answered no deadline")?,
+            consumer: consumer.ok_or("a pop answered no consumer")?,
         })
     };
     jobs.map(read).collect()
@@ -94,25 +103,33 @@ impl Runner {
                 continue;
             };
             let live = view.jobs[id].as_ref().ok_or("no job is held")?;
-            if !jobs.iter().any(|job| job.id == id) {
+            let Some(at) = jobs.iter().position(|job| job.id == id) else {
                 return Err(format!("a pop holds {}, and does not answer it", name));
+            };
+            let consumer = jobs[at].consumer;
+            let expected = if scene.pieces && at > 0 { 2 } else { 1 };
+            if consumer != expected {
+                return Err(format!("{name} is for consumer {consumer}, not {expected}"));
             }
             if world.stored.popped >> nonce & 1 == 1 {
                 return Err(format!("a copy of a pop hands out {} besides", name));
             }
-            hand_out(scene, world, (nonce, set, until), id, live, ends)?;
+            hand_out(scene, world, (nonce, set, until), id, live, ends, consumer)?;
         }
         if !jobs.is_empty() {
             world.stored.popped |= 1 << nonce;
         }
         let mut hands = Vec::new();
-        for Popped { id, set: owner, state, deadline } in jobs {
+        for Popped { id, set: owner, state, deadline, consumer } in jobs {
             let out = world.stored.outs[id].as_ref();
             if !out.is_some_and(|out| out.nonce == nonce && out.end.is_none())
                 || held_until(&view, id) != Some(deadline)
                 || owner != set
             {
                 return Err(format!("a pop answers {}, which it does not hold", IDS[id]));
+            }
+            if out.is_some_and(|out| out.consumer != consumer) {
+                return Err(format!("a repeat of a pop answers {} to another consumer", IDS[id]));
             }
             if deadline <= world.now_ms() {
                 return Err(format!("a pop answers {} with a lease that is over", IDS[id]));
@@ -280,6 +297,7 @@ fn hand_out(
     id: usize,
     live: &Live,
     ends: i64,
+    consumer: i64,
 ) -> Result<(), Broken> {
     let (name, now) = (IDS[id], world.now_ms());
     let (number, life) = (world.stored.lives[id], world.life(world.stored.lives[id]));
@@ -309,7 +327,7 @@ fn hand_out(
         return Err(format!("hand-out {} of {name} is attempt {attempt}", world.claims[life]));
     }
     world.published[life] = world.published[life].max(u8::try_from(attempt).unwrap_or(u8::MAX));
-    world.stored.outs[id] = Some(Out { nonce, until: ends, end: None });
+    world.stored.outs[id] = Some(Out { nonce, consumer, until: ends, end: None });
     Ok(())
 }
 

@@ -42,6 +42,8 @@ pub(crate) enum End {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Out {
     pub(crate) nonce: u8,
+    /// The number of the consumer in the pop.
+    pub(crate) consumer: i64,
     /// The end of the lease, epoch ms.
     pub(crate) until: i64,
     pub(crate) end: Option<End>,

@@ -115,14 +115,17 @@ impl Random {
                     self.queue(),
                     self.deadline_us(),
                     self.one_of(&[0, SPAN]),
-                    self.one_of(&[1, 2, 100]),
+                    self.one_of(&[&[1][..], &[2], &[100], &[1, 1], &[1, 0, 2]]),
                 );
                 let mut words = call.arguments;
                 if self.below(3) == 0 {
-                    words[2] = Vec::new();
+                    words[3] = Vec::new();
                 }
-                if self.below(5) == 0 {
-                    words[3] = b"1".to_vec();
+                // The longest lease, and the limits of bytes, of the first consumer.
+                for at in [4, 6, 7] {
+                    if self.below(5) == 0 {
+                        words[at] = b"1".to_vec();
+                    }
                 }
                 Call { arguments: words, ..call }
             }
@@ -329,7 +332,7 @@ impl Random {
     /// Remembers the jobs of a claim or a rescue.
     pub(crate) fn saw(&mut self, call: &Call, reply: &Reply) {
         if call.name == Name::Pop {
-            for job in reply.items().get(6..).unwrap_or_default().chunks_exact(4) {
+            for job in reply.items().get(7..).unwrap_or_default().chunks_exact(5) {
                 self.pops[usize::from(job[0].bytes() == IDS[1].as_bytes())] = call.arguments[0][7];
             }
         }

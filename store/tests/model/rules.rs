@@ -117,6 +117,16 @@ pub(crate) const RULES: &[Mutant] = &[
         &[FINISHED],
         &[Edit(&[Name::Pop], "  count_held(set, count)\n", "")],
     ),
+    without(
+        "a consumer gets no job of the next one",
+        &[FINISHED],
+        &[Edit(&[Name::Pop], "own < own_most and ", "")],
+    ),
+    without(
+        "a pop that comes again answers each job to its consumer",
+        &[FINISHED],
+        &[Edit(&[Name::Pop], "string.rep('\\0', consumer - told), ", "")],
+    ),
     // unpop
     without(
         "a pop that was taken back before it arrived hands out nothing",

@@ -89,7 +89,7 @@ pub(crate) struct Scene {
     pub(crate) refuses: bool,
     /// The consumer confirms.
     pub(crate) held: bool,
-    /// A claim or a rescue may take one job only.
+    /// A claim or a rescue may take one job only. The consumers that share a pop take one each.
     pub(crate) pieces: bool,
     /// The set of x and y.
     pub(crate) set: Set,

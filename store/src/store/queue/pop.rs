@@ -14,8 +14,8 @@ use crate::clock;
 use crate::job::JobId;
 use crate::policy::retry;
 use crate::store::answer::{Items, micros_of, score};
-use crate::store::call::CALL_JOBS;
 use crate::store::call::script_call::ScriptCall;
+use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
@@ -23,7 +23,7 @@ use crate::store::queue::lease::Lease;
 use crate::store::record::{self, Nonce, Record, State};
 use crate::store::scripts::Name;
 
-/// The limits of a pop from one bucket of a queue.
+/// The limits of what a consumer pops from one bucket of a queue.
 #[derive(Debug, Clone, Copy)]
 pub struct PopLimits {
     /// The lease, ms; `None`: the TTR of each job.
@@ -55,17 +55,26 @@ pub struct Popped {
     pub size: usize,
 }
 
+/// The jobs of one of the consumers that share a pop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Portion {
+    /// The number of the jobs. They follow the jobs of the consumers before.
+    pub jobs: usize,
+    /// There is none, because the first one is larger than [`PopLimits::room`].
+    pub is_cut: bool,
+}
+
 /// The result of one pop from one bucket.
 #[derive(Debug, Default)]
 pub struct PopAnswer {
-    /// The jobs.
+    /// The jobs, those of the first consumer first.
     pub jobs: Vec<Popped>,
     /// The due time of the next job of the bucket, epoch ms.
     pub next_ms: Option<i64>,
     /// More jobs are due.
     pub more: bool,
-    /// No job was handed out, because the first one is larger than [`PopLimits::room`].
-    pub is_cut: bool,
+    /// The portions of the consumers, in their order.
+    pub portions: Vec<Portion>,
     /// The queue is paused: the pop looked at no job.
     pub paused: bool,
     /// Unreadable jobs that stay in the queue: run `dwell fsck`.
@@ -90,17 +99,31 @@ impl Queue {
         queue: &str,
         limits: PopLimits,
     ) -> Result<PopAnswer, StoreError> {
-        let PopLimits { ttr_ms, max_ttr_ms, most, most_bytes, room } = limits;
-        let longest = max_ttr_ms.min(u32::MAX.into());
+        self.pop_for(nonce, bucket, queue, &[limits]).await
+    }
+
+    /// A [`pop`](Queue::pop) that several consumers share, together of up to [`CALL_JOBS`]: the
+    /// first one gets the first jobs, up to its limits, then the next one.
+    pub async fn pop_for(
+        &self,
+        nonce: Nonce,
+        bucket: u16,
+        queue: &str,
+        consumers: &[PopLimits],
+    ) -> Result<PopAnswer, StoreError> {
         let proof = self.namespace.pop_proof(nonce, queue);
         let call = |deadline_us: Option<i64>| {
             let mut call = self.call_with_pops(Name::Pop, bucket, queue);
-            call.arg(&proof[..]).arg(deadline_us.map(|us| us.to_string()).unwrap_or_default());
-            call.arg(ttr_ms.map(|ms| ms.to_string()).unwrap_or_default())
-                .arg(longest)
-                .arg(most.min(CALL_JOBS))
-                .arg(most_bytes);
-            call.arg(room.map(|bytes| bytes.to_string()).unwrap_or_default());
+            call.arg(&proof[..])
+                .arg(deadline_us.map(|us| us.to_string()).unwrap_or_default())
+                .arg(CALL_BYTES);
+            for limits in consumers {
+                call.arg(limits.ttr_ms.map(|ms| ms.to_string()).unwrap_or_default())
+                    .arg(limits.max_ttr_ms.min(u32::MAX.into()))
+                    .arg(limits.most.min(CALL_JOBS))
+                    .arg(limits.most_bytes)
+                    .arg(limits.room.map(|bytes| bytes.to_string()).unwrap_or_default());
+            }
             call
         };
         let mut answer = self.namespace.call(&call(self.deadline_us())).await;
@@ -110,7 +133,7 @@ impl Queue {
             self.namespace.saw_clock(us);
             answer = self.namespace.call(&call(self.deadline_us())).await;
         }
-        self.read_popped(nonce, bucket, queue, answer?)
+        self.read_popped(nonce, bucket, queue, consumers.len(), answer?)
     }
 
     fn read_popped(
@@ -118,6 +141,7 @@ impl Queue {
         nonce: Nonce,
         bucket: u16,
         queue: &str,
+        consumers: usize,
         value: Value,
     ) -> Result<PopAnswer, StoreError> {
         let mut items = Items::new("pop", value)?;
@@ -126,11 +150,13 @@ impl Queue {
             next_ms: items.maybe_number()?,
             ..PopAnswer::default()
         };
-        let more = items.int()?;
-        (answer.more, answer.is_cut) = (more > 0, more == 2);
+        answer.more = items.int()? > 0;
         answer.paused = items.int()? == 1;
         answer.unknown = u32::try_from(items.int()?).unwrap_or(u32::MAX);
         let orphans = items.int()?;
+        // The first consumers so many have all that they may get.
+        let full = usize::try_from(items.int()?).unwrap_or(0);
+        answer.portions = (0..consumers).map(|at| Portion { jobs: 0, is_cut: at < full }).collect();
         self.namespace.saw_clock(answer.now_us);
         if orphans > 0 {
             tracing::error!(
@@ -148,10 +174,17 @@ impl Queue {
                 "jobs of a queue cannot be read and stay; run `dwell fsck`"
             );
         }
-        answer.jobs.reserve_exact(items.left() / 4);
-        while items.left() >= 4 {
+        answer.jobs.reserve_exact(items.left() / 5);
+        while items.left() >= 5 {
             let (id, state, bytes) = (items.text()?, items.bytes()?, items.bytes()?);
             let deadline_ms = items.maybe_number()?.unwrap_or_default();
+            let consumer = items.int()?;
+            let at = usize::try_from(consumer).ok().and_then(|number| number.checked_sub(1));
+            let Some(portion) = at.and_then(|at| answer.portions.get_mut(at)) else {
+                let message = format!("redis: pop answered a job for consumer {consumer}");
+                return Err(StoreError::new(Class::Script, message));
+            };
+            portion.is_cut = false;
             match self.read_job(
                 nonce,
                 queue,
@@ -159,7 +192,10 @@ impl Queue {
                 &state,
                 bytes,
             ) {
-                Ok(job) => answer.jobs.push(Popped { deadline_ms, ..job }),
+                Ok(job) => {
+                    portion.jobs += 1;
+                    answer.jobs.push(Popped { deadline_ms, ..job });
+                }
                 // The lease of the job ends, and the rescue keeps the job among the dead.
                 Err(why) => tracing::error!(id, queue, bucket, why, "a stored job cannot be read"),
             }
