@@ -1,6 +1,8 @@
 //! Pops for the consumers of one process: over all buckets of several queues, and waiting until a
 //! job is there.
 //!
+//! - `asking`: the pops that ask for jobs of a queue at the same time; `calls`: the calls that they
+//!   share.
 //! - `fill`: pops from the buckets of a queue, the one with the oldest job first.
 //! - `guard`: popped jobs that have not reached their consumer; dropped, they go back.
 //! - `heads`: the due time of the first job of each bucket of a queue.
@@ -8,6 +10,8 @@
 //! - `watch`: the looks at a queue, and the pops that wait for its jobs; `waiter`: a pop that
 //!   waits.
 
+mod asking;
+mod calls;
 mod fill;
 mod guard;
 mod heads;

@@ -7,9 +7,10 @@ use super::{Consumers, PopRequest};
 use crate::budget::{Budget, Share, UsedUp};
 use crate::clock::{self, Instant};
 use crate::job::JobId;
+use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::pop::Popped;
+use crate::store::queue::pop::{PopLimits, Popped};
 use crate::store::record::Nonce;
 use crate::store::wake_up::WakeUp;
 
@@ -150,8 +151,20 @@ impl PoppedJobs {
         self.is_full = true;
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_full
+    }
+
+    /// What one call may add.
+    pub(super) fn limits(&self, asked: &PopRequest) -> PopLimits {
+        let left = asked.max_bytes.saturating_sub(self.bytes);
+        PopLimits {
+            ttr_ms: asked.ttr_ms,
+            max_ttr_ms: asked.max_ttr_ms,
+            most: asked.max.saturating_sub(self.jobs.len()).min(CALL_JOBS),
+            most_bytes: left.min(CALL_BYTES),
+            room: (!self.jobs.is_empty()).then_some(left),
+        }
     }
 
     pub(super) fn has_room(&self, asked: &PopRequest) -> bool {

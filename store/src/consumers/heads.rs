@@ -8,6 +8,9 @@ use crate::clock::{self, Instant};
 /// A master of a cluster that has not answered a call for this long is left out until it answers:
 /// the buckets of the others are served meanwhile.
 pub(super) const SILENT_MASTER_TIMEOUT: Duration = Duration::from_millis(250);
+/// The jobs from which a call of several pops grows no more while other buckets have due jobs: a
+/// job costs a third of what it costs alone, and the order stays close to that of the due times.
+const SHARED_JOBS: usize = 8;
 
 /// The first jobs of all buckets of a queue.
 #[derive(Debug)]
@@ -49,6 +52,13 @@ struct Head {
 }
 
 impl Head {
+    /// The due time of the first job after those that the pops on their way ask for. `apart_us`:
+    /// the distance of its jobs if it is not known.
+    fn expected_us(&self, due_us: i64, apart_us: i64) -> i64 {
+        let taken = i64::try_from(self.out.1).unwrap_or(i64::MAX);
+        due_us.saturating_add(self.step_us.unwrap_or(apart_us).saturating_mul(taken))
+    }
+
     /// Notes the due time of the first job that the call with number `call` found.
     fn tell(&mut self, call: u64, due_us: Option<i64>) {
         if call < self.told {
@@ -83,28 +93,58 @@ impl Heads {
     /// jobs as it asks for, so that pops beside each other spread. `is_alone`: of the buckets
     /// without a pop on its way.
     pub(super) fn oldest(&self, now: Instant, is_alone: bool) -> Option<u16> {
+        self.oldest_of(now, |head| !is_alone || head.out.0 == 0)
+    }
+
+    /// The bucket with the oldest due first job of the masters that have none of these buckets.
+    pub(super) fn oldest_beside(&self, now: Instant, buckets: &[u16]) -> Option<u16> {
+        if !self.is_cluster {
+            return buckets.is_empty().then(|| self.oldest(now, false)).flatten();
+        }
+        let heads = buckets.iter().filter_map(|bucket| self.buckets.get(usize::from(*bucket)));
+        let homes: Vec<usize> = heads.map(|head| head.home).collect();
+        self.oldest_of(now, |head| !homes.contains(&head.home))
+    }
+
+    /// The bucket with the oldest due first job, of those that are meant.
+    fn oldest_of(&self, now: Instant, is_meant: impl Fn(&Head) -> bool) -> Option<u16> {
         let (now_us, silent, count) = (self.us(now, 0), self.silent(now), self.buckets.len());
-        let is_due = |us: &i64| *us <= now_us;
-        // With evenly spread jobs, the jobs of one bucket are as far apart as the first jobs are
-        // from the oldest.
-        let dues = || self.buckets.iter().filter_map(|head| head.due_us.filter(is_due));
-        let first_us = dues().min()?;
-        let apart_us = dues()
-            .fold(0, |sum: i64, us| sum.saturating_add(us.saturating_sub(first_us)))
-            / i64::try_from(dues().count()).unwrap_or(1);
+        let apart_us = self.apart_us(now_us)?;
         let rank = |(at, head): (usize, &Head)| {
-            let due_us = head.due_us.filter(is_due)?;
-            if is_alone && head.out.0 > 0 || silent.contains(&head.home) {
+            let due_us = head.due_us.filter(|us| *us <= now_us)?;
+            if !is_meant(head) || silent.contains(&head.home) {
                 return None;
             }
-            let taken = i64::try_from(head.out.1).unwrap_or(i64::MAX);
-            let expected_us = due_us
-                .saturating_add(head.step_us.unwrap_or(apart_us).saturating_mul(taken))
-                .min(now_us);
+            let expected_us = head.expected_us(due_us, apart_us).min(now_us);
             Some(((expected_us, head.out.0, (at + count - self.last - 1) % count), at))
         };
         let (_, at) = self.buckets.iter().enumerate().filter_map(rank).min()?;
         u16::try_from(at).ok()
+    }
+
+    /// The average distance of the due first jobs from the oldest, µs; `None` without one. With
+    /// evenly spread jobs, the jobs of one bucket are as far apart.
+    fn apart_us(&self, now_us: i64) -> Option<i64> {
+        let dues = || self.buckets.iter().filter_map(|head| head.due_us.filter(|us| *us <= now_us));
+        let first_us = dues().min()?;
+        let sum_us = dues().fold(0, |sum: i64, us| sum.saturating_add(us.saturating_sub(first_us)));
+        Some(sum_us / i64::try_from(dues().count()).unwrap_or(1))
+    }
+
+    /// The jobs that one call asks of this bucket, where pops ask for so many together: as many as
+    /// are expected to be due there, up to [`SHARED_JOBS`], or more if all due buckets together
+    /// have to serve them.
+    pub(super) fn share(&self, bucket: u16, jobs: usize, now: Instant) -> usize {
+        let now_us = self.us(now, 0);
+        let is_due = |head: &&Head| head.due_us.is_some_and(|us| us <= now_us);
+        let buckets = self.buckets.iter().filter(is_due).count().max(1);
+        let expected = || {
+            let (head, apart_us) = (self.buckets.get(usize::from(bucket))?, self.apart_us(now_us)?);
+            let late_us = now_us.saturating_sub(head.expected_us(head.due_us?, apart_us)).max(0);
+            usize::try_from(late_us / head.step_us.unwrap_or(apart_us).max(1)).ok()
+        };
+        let expected = expected().map_or(1, |jobs| jobs.saturating_add(1));
+        jobs.div_ceil(buckets).max(expected.min(SHARED_JOBS))
     }
 
     /// The time at which the next bucket without a pop on its way has a due job.
@@ -335,5 +375,34 @@ mod tests {
         assert!(heads.look_begins(None, later).1.iter().all(Vec::is_empty), "one look at a time");
         heads.looked(call, &parts[1], Some(&[Some(-900_000), Some(-1)]), later);
         assert_eq!(heads.oldest(later, false), Some(0));
+    }
+
+    #[test]
+    fn a_call_of_several_pops_asks_for_the_jobs_that_are_expected_to_be_due() {
+        let mut heads = heads(&[Some(0), Some(0), Some(900), None], false);
+        let now = heads.zero + Duration::from_secs(1);
+        // Three buckets are due, and their first jobs are 300 ms apart.
+        assert_eq!([0, 2, 3].map(|bucket| heads.share(bucket, 3, now)), [4, 1, 1]);
+        assert_eq!(heads.share(0, 100, now), 34, "the due buckets together serve all");
+        // Their distance gets known.
+        pop(&mut heads, 0, 10);
+        assert_eq!(heads.share(0, 3, now), SHARED_JOBS);
+        pop(&mut heads, 1, 990);
+        assert_eq!(heads.share(1, 1, now), 1);
+        heads.pop_begins(0, 98, now);
+        assert_eq!(heads.share(0, 1, now), 2, "others take the jobs before");
+    }
+
+    #[test]
+    fn calls_of_several_pops_follow_each_other_on_each_master() {
+        let due = [Some(1), Some(2), Some(3)];
+        let single = heads(&due, false);
+        let now = single.zero + Duration::from_secs(1);
+        assert_eq!([&[][..], &[1]].map(|out| single.oldest_beside(now, out)), [Some(0), None]);
+        let mut cluster = heads(&due, true);
+        let now = cluster.zero + Duration::from_secs(1);
+        cluster.look_begins(Some(vec![0, 1, 0]), now);
+        let beside = [&[][..], &[2], &[1], &[0, 1]].map(|out| cluster.oldest_beside(now, out));
+        assert_eq!(beside, [Some(0), Some(1), Some(0), None]);
     }
 }

@@ -5,6 +5,7 @@ mod bounds;
 mod memory;
 mod order;
 mod others;
+mod shared;
 
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 

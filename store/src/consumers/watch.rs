@@ -1,4 +1,5 @@
-//! The pops that wait for the jobs of one queue, in their order, and the looks at its buckets.
+//! The pops that ask for the jobs of one queue or wait for them, in their order, and the looks at its
+//! buckets.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -6,9 +7,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use parking_lot::{Mutex, MutexGuard};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::Consumers;
+use super::asking::{Answer, Asking, Line};
 use super::heads::{Heads, SILENT_MASTER_TIMEOUT};
 use super::waiter::{Shared, Waiter};
 use crate::clock::{self, Instant};
@@ -36,6 +39,10 @@ pub(super) struct Watch {
 
 struct State {
     heads: Heads,
+    /// The pops that ask for due jobs.
+    line: Line,
+    /// The buckets of the calls of such pops that are out.
+    out: Vec<u16>,
     waiting: VecDeque<Weak<Shared<Call>>>,
     /// The time of the last pop from the queue.
     used: Instant,
@@ -57,12 +64,15 @@ struct Looked {
     result: Result<(), StoreError>,
 }
 
-/// A pop of one bucket, from its choice to its end.
+/// A call that pops from one bucket, from its choice to its end.
 pub(super) struct Call {
     pub(super) bucket: u16,
     watch: Arc<Watch>,
+    consumers: Consumers,
     number: u64,
     jobs: usize,
+    /// The call is for pops of the line. The next ones wait for its end.
+    is_of_line: bool,
 }
 
 impl Call {
@@ -90,13 +100,42 @@ impl Call {
     pub(super) fn is_unanswered(&self) {
         self.watch.state.lock().heads.master_is_away(self.bucket);
     }
+
+    /// Has pops that got no job ask again, before all others.
+    pub(super) fn ask_again(&self, pops: Vec<Asking>) {
+        self.watch.state.lock().line.rejoin(pops);
+    }
+
+    /// Has the other pops go on with the masters that answer.
+    pub(super) fn is_silent(&self) {
+        self.watch.begin_calls(&self.consumers);
+    }
+
+    /// Gives the pops that wait for the end of this call its error: else the last of many would wait
+    /// for as many calls.
+    pub(super) fn fail_others(&self, error: &StoreError) {
+        let pops = self.watch.state.lock().line.take_all();
+        pops.into_iter().for_each(|pop| pop.answer(Err(error.clone())));
+    }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
         let mut state = self.watch.state.lock();
         state.heads.pop_ends(self.bucket, self.jobs, clock::now());
+        if self.is_of_line
+            && let Some(at) = state.out.iter().position(|at| *at == self.bucket)
+        {
+            state.out.swap_remove(at);
+        }
+        let has_next = state.line.has_next();
         self.watch.changed(state);
+        // Without a runtime the process ends. A call that ends with it must not begin the next one
+        // here.
+        if has_next && let Ok(runtime) = Handle::try_current() {
+            let (watch, consumers) = (self.watch.clone(), self.consumers.clone());
+            runtime.spawn(async move { watch.begin_calls(&consumers) });
+        }
     }
 }
 
@@ -105,6 +144,8 @@ impl Watch {
         let heads = Heads::new(buckets, is_cluster);
         let state = State {
             heads,
+            line: Line::default(),
+            out: Vec::new(),
             waiting: VecDeque::new(),
             used: clock::now(),
             look_at: None,
@@ -156,21 +197,52 @@ impl Watch {
         }
     }
 
-    /// Begins a pop of up to so many jobs from the bucket whose first job is the oldest; `None` if
-    /// no known job is due. Looks at all buckets beside it if the last look is too old.
-    pub(super) fn begin(self: &Arc<Self>, consumers: &Consumers, jobs: usize) -> Option<Call> {
+    /// Has a pop ask for due jobs: at once if no call of such pops is out, else together with the
+    /// others that ask meanwhile.
+    pub(super) fn join(self: &Arc<Self>, consumers: &Consumers, pop: Asking) {
+        self.state.lock().line.join(pop);
+        self.begin_calls(consumers);
+    }
+
+    /// Begins the calls of the pops that ask, each to the bucket whose first job is the oldest, but
+    /// none to a master with such a call. Looks at all buckets beside them if the last look is too
+    /// old.
+    fn begin_calls(self: &Arc<Self>, consumers: &Consumers) {
         let now = clock::now();
-        let mut state = self.state.lock();
+        let (mut calls, mut unserved) = (Vec::new(), VecDeque::new());
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
         state.used = now;
-        let bucket = state.heads.oldest(now, false)?;
-        let number = state.heads.pop_begins(bucket, jobs, now);
-        if state.is_time_to_look(now) {
+        let (out, jobs) = (state.out.clone(), state.line.jobs());
+        while state.line.has_next() {
+            let Some(bucket) = state.heads.oldest_beside(now, &out) else {
+                if state.heads.oldest(now, false).is_none() {
+                    unserved = state.line.take_all();
+                }
+                break;
+            };
+            let pops = state.line.take(state.heads.share(bucket, jobs, now));
+            let jobs = pops.iter().map(|pop| pop.limits.most).sum();
+            let number = state.heads.pop_begins(bucket, jobs, now);
+            state.out.push(bucket);
+            let (watch, consumers) = (self.clone(), consumers.clone());
+            let call = Call { bucket, watch, consumers, number, jobs, is_of_line: true };
+            calls.push((call, pops));
+        }
+        let is_time = !calls.is_empty() && state.is_time_to_look(now);
+        if is_time {
             state.look_at = Some(now + FLOOR_POLL_INTERVAL);
+        }
+        drop(guard);
+        if is_time {
             let (watch, consumers) = (self.clone(), consumers.clone());
             tokio::spawn(async move { watch.look_since(&consumers, now).await });
         }
-        drop(state);
-        Some(Call { bucket, watch: self.clone(), number, jobs })
+        unserved.into_iter().for_each(|pop| pop.answer(Ok(Answer::NoneDue)));
+        for (call, pops) in calls {
+            let consumers = consumers.clone();
+            tokio::spawn(async move { consumers.make(call, pops).await });
+        }
     }
 
     /// Grants due buckets to waiting pops until the queue is not popped from any more.
@@ -215,7 +287,7 @@ impl Watch {
                 waiter.give(Err(error.clone()));
             }
         }
-        self.grant()
+        self.grant(consumers)
     }
 
     /// A look that began at `since` or later, this task's or another's. An error only if no master
@@ -303,7 +375,7 @@ impl Watch {
 
     /// Grants the due buckets to the next waiting pops, the oldest first. Returns when to look
     /// again.
-    fn grant(self: &Arc<Self>) -> Instant {
+    fn grant(self: &Arc<Self>, consumers: &Consumers) -> Instant {
         let now = clock::now();
         let mut state = self.state.lock();
         while let Some(bucket) = state.heads.oldest(now, true) {
@@ -314,7 +386,8 @@ impl Watch {
                 break;
             };
             let number = state.heads.pop_begins(bucket, 1, now);
-            let call = Call { bucket, watch: self.clone(), number, jobs: 1 };
+            let (watch, consumers) = (self.clone(), consumers.clone());
+            let call = Call { bucket, watch, consumers, number, jobs: 1, is_of_line: false };
             // A refused call ends, which locks the state.
             drop(state);
             waiter.give(Ok(call));
