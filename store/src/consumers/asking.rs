@@ -23,6 +23,8 @@ pub(super) enum Answer {
 pub(super) struct Asking {
     /// What it asks for.
     pub(super) limits: PopLimits,
+    /// Its number in the line.
+    number: u64,
     /// Whether it asks the next bucket, where a call leaves it without a job.
     goes_on: bool,
     answer: oneshot::Sender<Result<Answer, StoreError>>,
@@ -41,7 +43,7 @@ impl Asking {
         let (answer, answered) = oneshot::channel();
         let (silence, silent) = oneshot::channel();
         (
-            Asking { limits, goes_on, answer, silence: Some(silence) },
+            Asking { limits, number: 0, goes_on, answer, silence: Some(silence) },
             Awaited { answer: answered, silence: silent },
         )
     }
@@ -99,19 +101,24 @@ pub(super) struct Line {
     pops: VecDeque<Asking>,
     /// The jobs that they ask for.
     jobs: usize,
+    /// The number of the last one that joined.
+    last: u64,
 }
 
 impl Line {
+    /// Adds a pop at the end.
     pub(super) fn join(&mut self, pop: Asking) {
+        self.last += 1;
         self.jobs += pop.limits.most;
-        self.pops.push_back(pop);
+        self.pops.push_back(Asking { number: self.last, ..pop });
     }
 
-    /// Puts pops that a call left without a job at the front again.
+    /// Puts pops that a call left without a job back where they were in order.
     pub(super) fn rejoin(&mut self, pops: Vec<Asking>) {
-        for pop in pops.into_iter().rev() {
+        for pop in pops {
+            let at = self.pops.partition_point(|other| other.number < pop.number);
             self.jobs += pop.limits.most;
-            self.pops.push_front(pop);
+            self.pops.insert(at, pop);
         }
     }
 
@@ -181,12 +188,13 @@ mod tests {
 
     #[test]
     fn pops_leave_in_their_order_until_they_ask_for_enough() {
-        let (mut line, _awaited) = line(&[1, 2, 3, 4]);
-        assert_eq!((line.jobs(), most(&line.take(3)), line.jobs()), (10, vec![1, 2], 7));
-        let (first, _answer) = asking(7);
-        let (second, _answer) = asking(8);
-        line.rejoin(vec![first, second]);
-        assert_eq!((line.jobs(), most(&line.take(16)), line.jobs()), (22, vec![7, 8, 3], 4));
+        let (mut line, _awaited) = line(&[1, 2, 3, 4, 5]);
+        let (first, second) = (line.take(3), line.take(7));
+        assert_eq!((most(&first), most(&second), line.jobs()), (vec![1, 2], vec![3, 4], 5));
+        // Their calls left them without a job, that of the later ones first.
+        line.rejoin(second);
+        line.rejoin(first);
+        assert_eq!((line.jobs(), most(&line.take(10)), line.jobs()), (15, vec![1, 2, 3, 4], 5));
         assert_eq!((line.take_all().len(), line.jobs(), line.has_next()), (1, 0, false));
     }
 

@@ -101,7 +101,7 @@ impl Call {
         self.watch.state.lock().heads.master_is_away(self.bucket);
     }
 
-    /// Has pops that got no job ask again, before all others.
+    /// Has pops that got no job ask again, before those that came later.
     pub(super) fn ask_again(&self, pops: Vec<Asking>) {
         self.watch.state.lock().line.rejoin(pops);
     }
