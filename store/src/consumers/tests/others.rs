@@ -107,6 +107,32 @@ async fn pops_go_on_with_the_masters_that_answer() {
 }
 
 #[tokio::test]
+async fn pops_that_share_calls_go_on_with_the_masters_that_answer() {
+    let (cluster, store, consumers, is_first) = cluster().await;
+    let hangs = |job: &Popped| is_first[usize::from(store.keys().bucket_of(job.id.as_str()))];
+    // The first jobs of all buckets are known from now on.
+    let mut jobs = consumers.pop(&request(1, Duration::ZERO)).await.unwrap().sent();
+    let living = is_first.iter().filter(|is_first| !**is_first).count()
+        - jobs.iter().filter(|job| !hangs(job)).count();
+    cluster.nodes[0].freeze().unwrap();
+    let asked = request(1, Duration::ZERO);
+    let pops = (0..living).map(|_| consumers.pop(&asked));
+    for popped in soon(futures_util::future::join_all(pops)).await {
+        let popped = popped.unwrap().sent();
+        assert!(popped.len() == 1 && !hangs(&popped[0]), "{popped:?}");
+        jobs.extend(popped);
+    }
+    cluster.nodes[0].thaw().unwrap();
+    while jobs.len() < is_first.len() {
+        let popped = consumers.pop(&request(1, Duration::from_secs(60))).await.unwrap().sent();
+        assert_eq!(popped.len(), 1, "{} of {} jobs", jobs.len(), is_first.len());
+        jobs.extend(popped);
+    }
+    let ids: std::collections::HashSet<_> = jobs.iter().map(|job| &job.id).collect();
+    assert_eq!(ids.len(), jobs.len(), "each job is handed out once");
+}
+
+#[tokio::test]
 async fn a_pop_fails_where_no_master_answers() {
     let (cluster, _, consumers, _) = cluster().await;
     cluster.nodes.iter().for_each(|node| node.freeze().unwrap());
