@@ -20,8 +20,8 @@ const BLOCKED_RETRY_US: i64 = 1_000_000;
 
 impl Consumers {
     /// Makes one call for these pops, and answers each: with its jobs, or with the error of the
-    /// call. Those without a job ask again. A task of its own: if a consumer goes away, or gets jobs
-    /// of another master first, its answer gives the jobs back.
+    /// call. Those without a job ask again. A task of its own: if a consumer goes away, or gets
+    /// jobs of another master first, its answer gives the jobs back.
     pub(super) async fn make(self, call: Call, mut pops: Vec<Asking>) {
         let limits: Vec<PopLimits> = pops.iter().map(|pop| pop.limits).collect();
         let popped = {

@@ -1,5 +1,5 @@
-//! The pops that ask for the jobs of one queue or wait for them, in their order, and the looks at its
-//! buckets.
+//! The pops that ask for the jobs of one queue or wait for them, in their order, and the looks at
+//! its buckets.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -111,8 +111,8 @@ impl Call {
         self.watch.begin_calls(&self.consumers);
     }
 
-    /// Gives the pops that wait for the end of this call its error: else the last of many would wait
-    /// for as many calls.
+    /// Gives the pops that wait for the end of this call its error: else the last of many would
+    /// wait for as many calls.
     pub(super) fn fail_others(&self, error: &StoreError) {
         let pops = self.watch.state.lock().line.take_all();
         pops.into_iter().for_each(|pop| pop.answer(Err(error.clone())));
