@@ -250,15 +250,10 @@ impl Apply {
     /// The last error of the store: the request may have been applied or not.
     pub async fn one(&self, request: Request) -> Result<Answer, StoreError> {
         let master = self.store.master_of_job(request.id());
-        let (lane, answer) = self.batcher.add(master, request);
-        // The caller may go away; the other callers of the batch do not.
-        let apply = self.clone();
-        tokio::spawn(async move {
-            if let Some(mut group) = lane.next_batch().await {
-                let answers = apply.all(&mut group.requests, &mut group.callers).await;
-                group.callers.answer(answers);
-            }
-        });
+        let (answer, turn) = self.batcher.add(master, request);
+        if let Some(turn) = turn {
+            batcher::send_batches(self.clone(), turn);
+        }
         answer.await.unwrap_or_else(|_| {
             Err(StoreError::new(Class::Other, "the instance ended before the store answered"))
         })

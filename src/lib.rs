@@ -89,6 +89,6 @@ cfg_if::cfg_if! {
 }
 
 #[cfg(feature = "internals")]
-pub use dwell_store::{budget, clock, consumers, events, job, policy, reconnect, store};
+pub use dwell_store::{batcher, budget, clock, consumers, events, job, policy, reconnect, store};
 #[cfg(not(feature = "internals"))]
-use dwell_store::{budget, clock, consumers, events, job, policy, reconnect, store};
+use dwell_store::{batcher, budget, clock, consumers, events, job, policy, reconnect, store};

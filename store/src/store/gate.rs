@@ -106,6 +106,11 @@ impl Gate {
         }
     }
 
+    /// The number of connections to each master: one where no call waits for durability.
+    pub(super) fn links(&self) -> usize {
+        self.links.len()
+    }
+
     /// The connection for the next call.
     pub fn link(&self) -> &RedisClient {
         &self.links[self.next.fetch_add(1, Ordering::Relaxed) % self.links.len()]

@@ -1,22 +1,30 @@
 //! `acknowledge` ends the leases of jobs that consumers fetched, or prolongs them.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::time::SystemTime;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
+use tokio::sync::oneshot;
+
+use crate::batcher::{Batch, Batcher, Bounds, Size, Turn};
 use crate::clock;
 use crate::job::{DeadReason, JobId};
-use crate::store::answer::Items;
-use crate::store::call::repairs::{Repairs, lacks_script};
-use crate::store::call::script_call::ScriptCall;
-use crate::store::call::time::Time;
-use crate::store::call::waves::{Group, Member, waves};
-use crate::store::due_set::DueSet;
+use crate::store::client::RESPONSE_TIMEOUT;
 use crate::store::error::{Class, StoreError};
+use crate::store::namespace::Namespace;
 use crate::store::queue::Queue;
 use crate::store::queue::lease::Lease;
-use crate::store::record::{self, Nonce};
-use crate::store::scripts::Name;
 use crate::words::words;
+
+mod pass;
+
+/// The most acknowledgements of one batch, but for a single caller with more.
+const MAX_PER_BATCH: usize = 1024;
+/// The most bytes of one batch, but for a single larger call.
+const MAX_BATCH_BYTES: usize = 1 << 20;
+/// The longest time that acknowledgements wait for a batch that hangs, where no batch waits for
+/// durability.
+const MAX_TURN: Duration = Duration::from_millis(500);
 
 /// The effect of an acknowledgement on the job under the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,163 +124,137 @@ impl LeaseVerdict {
     }
 }
 
-/// The most attempts at a call that Redis did not run.
-const MAX_ATTEMPTS: usize = 8;
+/// The answers to the acknowledgements of one caller, in their order.
+type Answers = Vec<Result<Acknowledged, StoreError>>;
+
+/// The acknowledgements of callers that wait for their batch.
+pub(super) type Calls = Batcher<Vec<Acknowledgement>, Answers>;
+
+/// A batcher with a batch at a time for each connection of the gate: the next one on a connection
+/// would stand behind the wait for durability.
+pub(super) fn calls(namespace: &Namespace) -> Calls {
+    Batcher::new(Bounds {
+        batches: namespace.gate.links(),
+        requests: MAX_PER_BATCH,
+        bytes: MAX_BATCH_BYTES,
+    })
+}
 
 impl Queue {
     /// Carries out acknowledgements, several for one id in their order, behind the durability gate.
     /// Returns one answer per acknowledgement, in their order. An acknowledgement whose call failed
     /// may have been carried out: send it again.
+    ///
+    /// Callers share the script calls of those that come while a call to the same master is out. A
+    /// caller that goes away before its acknowledgements are sent takes them back.
     pub async fn acknowledge(
         &self,
         acknowledgements: &[Acknowledgement],
     ) -> Vec<Result<Acknowledged, StoreError>> {
-        let unsent = || Err(StoreError::new(Class::Other, "redis: an action was not sent"));
-        let mut answers: Vec<Result<Acknowledged, StoreError>> =
-            acknowledgements.iter().map(|_| unsent()).collect();
-        let mut open: Vec<usize> = (0..acknowledgements.len()).collect();
-        let mut repairs = Repairs::default();
-        let mut alone: HashSet<usize> = HashSet::new();
-        for attempt in 1..=MAX_ATTEMPTS {
-            let before = (open.len(), alone.len());
-            let member = |at: &usize| {
-                let id = acknowledgements[*at].id.as_str();
-                Member {
-                    at: *at,
-                    id,
-                    script: Name::Acknowledge,
-                    bucket: self.namespace.keys.bucket_of(id),
-                    bytes: 0,
-                    is_alone: alone.contains(at),
-                }
-            };
-            let waves = waves(open.iter().map(member), usize::MAX);
-            let calls: Vec<Vec<ScriptCall>> = waves
-                .iter()
-                .map(|groups| {
-                    groups
-                        .iter()
-                        .map(|group| self.acknowledge_call(group, acknowledgements))
-                        .collect()
-                })
-                .collect();
-            let (link, begun) = (self.namespace.gate.link(), clock::now());
-            let passed = self.namespace.gate.pass(link, &calls).await;
-            for (group, answer) in waves.iter().flatten().zip(passed) {
-                self.namespace.observe(Name::Acknowledge, begun, &answer);
-                let mut read = answer.and_then(|value| {
-                    read_verdicts(Items::new("acknowledge", value)?, group.members.len())
-                });
-                // The failure may concern another acknowledgement of the call, such as a key of its
-                // queue.
-                if let Err(error) = &mut read
-                    && error.class == Class::Script
-                    && group.members.len() > 1
-                {
-                    alone.extend(&group.members);
-                    error.class = Class::Outdated;
-                }
-                for (place, at) in group.members.iter().enumerate() {
-                    answers[*at] = read.as_ref().map(|read| read[place]).map_err(Clone::clone);
-                }
+        let layout = self.namespace.layout();
+        let mut by_master: HashMap<Option<String>, Vec<usize>> = HashMap::new();
+        for (at, Acknowledgement { id, .. }) in acknowledgements.iter().enumerate() {
+            let bucket = self.namespace.keys.bucket_of(id.as_str());
+            let master =
+                layout.as_ref().and_then(|layout| self.namespace.master_of(layout, bucket));
+            by_master.entry(master).or_default().push(at);
+        }
+        let mut calls = Vec::with_capacity(by_master.len());
+        for (master, places) in by_master {
+            let call: Vec<Acknowledgement> =
+                places.iter().map(|at| acknowledgements[*at].clone()).collect();
+            let bytes = call.iter().map(Acknowledgement::bytes).sum();
+            let size = Size { requests: call.len(), bytes };
+            let (answers, turn) = self.acknowledging.add(master, call, size);
+            if let Some(turn) = turn {
+                send_batches(self.namespace.clone(), turn);
             }
-            open.retain(|at| matches!(&answers[*at], Err(error) if error.was_not_run()));
-            let has_progress = (open.len(), alone.len()) != before;
-            let errors = open.iter().filter_map(|at| answers[*at].as_ref().err());
-            let repair = repairs.after(errors, has_progress).filter(|_| attempt < MAX_ATTEMPTS);
-            let Some(repair) = repair else { break };
-            let (groups, calls): (Vec<&Group>, Vec<&ScriptCall>) = waves
-                .iter()
-                .flatten()
-                .zip(calls.iter().flatten())
-                .filter(|(group, _)| group.members.iter().any(|at| lacks_script(&answers[*at])))
-                .unzip();
-            let repaired = self.namespace.repair(link, repair, &calls).await;
-            // What waits behind a call that cannot be sent again must not overtake it.
-            let mut given_up: HashMap<&JobId, StoreError> = HashMap::new();
-            for (group, repaired) in groups.into_iter().zip(repaired) {
-                if let Err(error) = repaired {
-                    let of_group = group.members.iter().map(|at| &acknowledgements[*at].id);
-                    given_up.extend(of_group.map(|id| (id, error.clone())));
-                }
-            }
-            open.retain(|at| match given_up.get(&acknowledgements[*at].id) {
-                Some(error) => {
-                    answers[*at] = Err(error.clone());
-                    false
-                }
-                None => true,
-            });
-            if open.is_empty() {
-                break;
+            calls.push((places, answers));
+        }
+        let mut answers = unsent(acknowledgements.len());
+        for (places, of_call) in calls {
+            // An error: the runtime of the task that sends ended.
+            for (at, answer) in places.into_iter().zip(of_call.await.unwrap_or_default()) {
+                answers[at] = answer;
             }
         }
-        answers.into_iter().map(|answer| answer.map_err(StoreError::into_answer)).collect()
-    }
-
-    fn acknowledge_call(&self, group: &Group, acknowledgements: &[Acknowledgement]) -> ScriptCall {
-        let of_group = || group.members.iter().map(|at| &acknowledgements[*at]);
-        let sets: BTreeSet<String> = of_group()
-            .map(|acknowledgement| DueSet::Queue(&acknowledgement.lease.queue).to_string())
-            .collect();
-        let sets: Vec<String> = sets.into_iter().collect();
-        let mut call = self.namespace.script_call(Name::Acknowledge, group.bucket, &sets);
-        let mut last: Option<(&Lease, Nonce)> = None;
-        for Acknowledgement { id, lease, action } in of_group() {
-            let (name, more) = match action {
-                LeaseAction::Finish => ("finish", String::new()),
-                LeaseAction::Fail { wait_ms, error } => {
-                    let wait = wait_ms.map(|ms| Time::In(ms).to_string()).unwrap_or_default();
-                    ("fail", format!("{wait}:{}", record::short_error(error)))
-                }
-                LeaseAction::Release { wait_ms } => ("release", Time::In(*wait_ms).to_string()),
-                LeaseAction::Touch { ttr_ms } => ("touch", Time::In(*ttr_ms).to_string()),
-                LeaseAction::Drop => ("drop", String::new()),
-                LeaseAction::Bury { reason, error } => (
-                    "bury",
-                    format!(
-                        "{}:{}",
-                        record::code_of_reason(Some(*reason)),
-                        record::short_error(error)
-                    ),
-                ),
-            };
-            call.arg(name).arg(id.as_str()).arg(DueSet::Queue(&lease.queue).to_string());
-            // A lease with a wrong seal gets a random proof, which matches no lease in Redis.
-            let is_sealed = lease.seal == self.namespace.seal(id, lease);
-            let proof = match last {
-                _ if !is_sealed => rand::random(),
-                // Most jobs of a call come from one pop.
-                Some((other, proof))
-                    if other.nonce == lease.nonce && other.queue == lease.queue =>
-                {
-                    proof
-                }
-                _ => self.namespace.pop_proof(lease.nonce, &lease.queue),
-            };
-            if is_sealed {
-                last = Some((lease, proof));
-            }
-            call.arg(&proof[..]).arg(more);
-        }
-        call
+        answers
     }
 }
 
-fn read_verdicts(mut items: Items, count: usize) -> Result<Vec<Acknowledged>, StoreError> {
-    (0..count)
-        .map(|_| {
-            let verdict = items.text()?;
-            let verdict = LeaseVerdict::ALL
-                .into_iter()
-                .find(|known| known.as_str() == verdict)
-                .ok_or_else(|| {
-                    StoreError::new(
-                        Class::Script,
-                        format!("redis: acknowledge answered the unknown verdict `{verdict}`"),
-                    )
-                })?;
-            Ok(Acknowledged { verdict, ms: items.maybe_number()? })
-        })
+impl Acknowledgement {
+    fn bytes(&self) -> usize {
+        let error = match &self.action {
+            LeaseAction::Fail { error, .. } | LeaseAction::Bury { error, .. } => error.len(),
+            _ => 0,
+        };
+        self.id.as_str().len() + self.lease.queue.len() + error
+    }
+}
+
+fn unsent(count: usize) -> Answers {
+    vec![Err(StoreError::new(Class::Other, "redis: an action was not sent")); count]
+}
+
+/// Sends the batches of a turn, in a task of its own.
+fn send_batches(namespace: Arc<Namespace>, mut turn: Turn<Vec<Acknowledgement>, Answers>) {
+    let max_turn = if namespace.gate.links() == 1 { MAX_TURN } else { RESPONSE_TIMEOUT };
+    tokio::spawn(async move {
+        while let Some(Batch { calls, mut callers }) = turn.next_batch() {
+            let apart = repeating(&calls);
+            let mut together: Vec<Acknowledgement> = Vec::new();
+            let mut counts = Vec::with_capacity(calls.len());
+            for (at, call) in calls.into_iter().enumerate() {
+                if apart[at] {
+                    send_apart(namespace.clone(), call, callers.take(at));
+                } else {
+                    counts.push((at, call.len()));
+                    together.extend(call);
+                }
+            }
+            if together.is_empty() {
+                continue;
+            }
+            let mut passing = std::pin::pin!(pass::carry_out(&namespace, &together));
+            let in_time = clock::timeout(max_turn, passing.as_mut()).await;
+            let answers = match in_time {
+                Some(answers) => answers,
+                None => {
+                    if let Some(next) = turn.pass_on() {
+                        send_batches(namespace.clone(), next);
+                    }
+                    passing.await
+                }
+            };
+            let mut answers = answers.into_iter();
+            for (at, count) in counts {
+                callers.answer(at, answers.by_ref().take(count).collect());
+            }
+        }
+    });
+}
+
+/// Whether each call names an id again, of its own or of a call before. Each repeat of an id is a
+/// round trip more, for which the other callers do not wait.
+fn repeating(calls: &[Vec<Acknowledgement>]) -> Vec<bool> {
+    let mut ids = HashSet::new();
+    calls
+        .iter()
+        .map(|call| !call.iter().all(|acknowledgement| ids.insert(&acknowledgement.id)))
         .collect()
 }
+
+fn send_apart(
+    namespace: Arc<Namespace>,
+    call: Vec<Acknowledgement>,
+    caller: Option<oneshot::Sender<Answers>>,
+) {
+    tokio::spawn(async move {
+        let answers = pass::carry_out(&namespace, &call).await;
+        // The caller may have gone away.
+        let _ = caller.map(|caller| caller.send(answers));
+    });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! Batches calls that arrive at the same time. A call goes at once if a turn of its lane is free;
+//! the calls that come while every turn is taken share the next batch.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+/// The bounds of a lane.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// The most batches that are out at once.
+    pub batches: usize,
+    /// The most requests of one batch, but for a single call with more.
+    pub requests: usize,
+    /// The most bytes of one batch, but for a single larger call.
+    pub bytes: usize,
+}
+
+/// The size of a call.
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    /// The number of its requests.
+    pub requests: usize,
+    /// Their bytes.
+    pub bytes: usize,
+}
+
+/// The calls that wait for their batch, in a lane for each master. A batch is answered when its
+/// slowest part is, so a master that hangs must be in no batch of the others. `None`: there is no
+/// cluster.
+pub struct Batcher<C, A> {
+    bounds: Bounds,
+    lanes: Mutex<HashMap<Option<String>, Arc<Lane<C, A>>>>,
+}
+
+struct Lane<C, A> {
+    bounds: Bounds,
+    state: Mutex<State<C, A>>,
+}
+
+struct State<C, A> {
+    /// The number of turns that are taken. While calls wait, one is.
+    turns: usize,
+    waiting: VecDeque<Waiting<C, A>>,
+}
+
+struct Waiting<C, A> {
+    call: C,
+    size: Size,
+    caller: oneshot::Sender<A>,
+}
+
+impl<C, A> Batcher<C, A> {
+    /// A batcher without lanes; each will have these bounds.
+    #[must_use]
+    pub fn new(bounds: Bounds) -> Self {
+        Batcher { bounds, lanes: Mutex::default() }
+    }
+
+    /// Adds a call to those for its master. Returns the way of its answer, and the turn if one is
+    /// free: a task of its own then sends the batches of that turn, so that a caller may go away and
+    /// the others do not.
+    pub fn add(
+        &self,
+        master: Option<String>,
+        call: C,
+        size: Size,
+    ) -> (oneshot::Receiver<A>, Option<Turn<C, A>>) {
+        let (caller, answer) = oneshot::channel();
+        let lane = self.lane(master);
+        let is_free = {
+            let mut state = lane.state.lock();
+            state.waiting.push_back(Waiting { call, size, caller });
+            let is_free = state.turns < lane.bounds.batches;
+            state.turns += usize::from(is_free);
+            is_free
+        };
+        (answer, is_free.then(|| Turn { lane, is_over: false }))
+    }
+
+    fn lane(&self, master: Option<String>) -> Arc<Lane<C, A>> {
+        let mut lanes = self.lanes.lock();
+        if let Some(lane) = lanes.get(&master) {
+            return lane.clone();
+        }
+        // A lane without a turn may be that of a master that is gone.
+        lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
+        let state = Mutex::new(State { turns: 0, waiting: VecDeque::new() });
+        let lane = Arc::new(Lane { bounds: self.bounds, state });
+        lanes.insert(master, lane.clone());
+        lane
+    }
+}
+
+/// The right to send the batches of a lane, one after the other, until no call waits. Dropped
+/// before, as when a runtime ends, it fails the calls that nobody else sends.
+#[must_use]
+pub struct Turn<C, A> {
+    lane: Arc<Lane<C, A>>,
+    is_over: bool,
+}
+
+impl<C, A> Turn<C, A> {
+    /// Takes the waiting calls whose callers are still there. `None`: no call waits, and the turn is
+    /// over.
+    pub fn next_batch(&mut self) -> Option<Batch<C, A>> {
+        if self.is_over {
+            return None;
+        }
+        let Bounds { requests, bytes, .. } = self.lane.bounds;
+        let mut state = self.lane.state.lock();
+        state.waiting.retain(|waiting| !waiting.caller.is_closed());
+        if state.waiting.is_empty() {
+            state.turns -= 1;
+            self.is_over = true;
+            return None;
+        }
+        let (mut all_requests, mut all_bytes) = (0, 0);
+        let fits = |Waiting { size, .. }: &&Waiting<C, A>| {
+            all_requests += size.requests;
+            all_bytes += size.bytes;
+            all_requests <= requests && all_bytes <= bytes
+        };
+        let count = state.waiting.iter().take_while(fits).count().max(1);
+        let (calls, callers) =
+            state.waiting.drain(..count).map(|taken| (taken.call, Some(taken.caller))).unzip();
+        Some(Batch { calls, callers: Callers(callers) })
+    }
+
+    /// Ends this turn beside a batch that takes long. Returns another one, for the calls that wait;
+    /// `None` if none does.
+    pub fn pass_on(&mut self) -> Option<Turn<C, A>> {
+        if std::mem::replace(&mut self.is_over, true) {
+            return None;
+        }
+        let mut state = self.lane.state.lock();
+        if state.waiting.is_empty() {
+            state.turns -= 1;
+            return None;
+        }
+        Some(Turn { lane: self.lane.clone(), is_over: false })
+    }
+}
+
+impl<C, A> Drop for Turn<C, A> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let mut state = self.lane.state.lock();
+            state.turns -= 1;
+            if state.turns == 0 {
+                state.waiting.clear();
+            }
+        }
+    }
+}
+
+/// Calls that go together.
+pub struct Batch<C, A> {
+    /// The calls, in the order in which they came.
+    pub calls: Vec<C>,
+    /// Their callers.
+    pub callers: Callers<A>,
+}
+
+/// The callers of a batch, one a call; `None`: the caller has its answer.
+pub struct Callers<A>(Vec<Option<oneshot::Sender<A>>>);
+
+impl<A> Callers<A> {
+    /// Whether the caller at this index still waits for its answer.
+    #[must_use]
+    pub fn is_waiting(&self, at: usize) -> bool {
+        let caller = self.0.get(at).and_then(Option::as_ref);
+        caller.is_some_and(|caller| !caller.is_closed())
+    }
+
+    /// Takes the caller at this index out of the batch; `None`: the caller has its answer.
+    pub fn take(&mut self, at: usize) -> Option<oneshot::Sender<A>> {
+        self.0.get_mut(at).and_then(Option::take)
+    }
+
+    /// Sends the caller at this index its answer.
+    pub fn answer(&mut self, at: usize, answer: A) {
+        if let Some(caller) = self.take(at) {
+            // The caller may have gone away.
+            let _ = caller.send(answer);
+        }
+    }
+
+    /// Sends each caller that has none its answer.
+    pub fn answer_all(self, answers: impl IntoIterator<Item = A>) {
+        for (caller, answer) in self.0.into_iter().zip(answers) {
+            if let Some(caller) = caller {
+                // The caller may have gone away.
+                let _ = caller.send(answer);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

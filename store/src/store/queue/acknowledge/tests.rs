@@ -1,0 +1,133 @@
+//! Acknowledgements of many callers at a time, on a private Redis.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dwell_testkit::servers::{RedisOptions, RedisServer};
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+
+use super::*;
+use crate::config::Redis;
+use crate::job::{Due, Job};
+use crate::request::NewJob;
+use crate::store::queue::pop::{PopLimits, Popped};
+use crate::store::scripts::Name;
+use crate::store::{CallObserver, Store};
+
+/// Counts the calls of `acknowledge`.
+#[derive(Default)]
+struct Counter(AtomicUsize);
+
+impl CallObserver for Counter {
+    fn called(&self, script: Name, _: Duration) {
+        self.0.fetch_add(usize::from(script == Name::Acknowledge), Ordering::Relaxed);
+    }
+
+    fn failed(&self, _: Class) {}
+}
+
+struct Fixture {
+    server: RedisServer,
+    store: Store,
+    counter: Arc<Counter>,
+}
+
+impl Fixture {
+    async fn new(buckets: u16) -> Fixture {
+        let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+        let counter = Arc::new(Counter::default());
+        let settings = Redis { buckets, ..Redis::new(server.url()) };
+        let store = Store::open(&settings, &[], counter.clone()).await.unwrap();
+        Fixture { server, store, counter }
+    }
+
+    /// Jobs of this queue that consumers hold.
+    async fn held(&self, queue: &str, count: usize) -> Vec<Popped> {
+        let jobs: Vec<NewJob> =
+            (0..count).map(|_| NewJob::new(Job::for_queue(queue, "x"), Due::In(0))).collect();
+        self.store.queue.schedule(&jobs).await.unwrap();
+        let limits = PopLimits {
+            ttr_ms: Some(600_000),
+            max_ttr_ms: 600_000,
+            most: 128,
+            most_bytes: 1 << 20,
+            room: None,
+        };
+        let mut held = Vec::new();
+        for bucket in 0..self.store.keys().buckets() {
+            let nonce = rand::random();
+            held.extend(self.store.queue.pop(nonce, bucket, queue, limits).await.unwrap().jobs);
+        }
+        assert_eq!(held.len(), count);
+        held
+    }
+
+    /// The verdict on one action of one caller.
+    async fn say(&self, job: &Popped, action: LeaseAction) -> Result<LeaseVerdict, Class> {
+        let acknowledgement =
+            Acknowledgement { id: job.id.clone(), lease: job.lease.clone(), action };
+        let answer = self.store.queue.acknowledge(&[acknowledgement]).await.remove(0);
+        answer.map(|answer| answer.verdict).map_err(|error| error.class)
+    }
+
+    async fn finish_all(&self, jobs: &[Popped]) -> Vec<Result<LeaseVerdict, Class>> {
+        join_all(jobs.iter().map(|job| self.say(job, LeaseAction::Finish))).await
+    }
+}
+
+#[tokio::test]
+async fn callers_that_come_together_share_a_call_a_bucket() {
+    let fixture = Fixture::new(16).await;
+    let jobs = fixture.held("q", 64).await;
+    assert_eq!(fixture.finish_all(&jobs).await, vec![Ok(LeaseVerdict::Finished); 64]);
+    let calls = fixture.counter.0.load(Ordering::Relaxed);
+    assert!(calls * 10 <= jobs.len() * 3, "{calls} calls for {} jobs", jobs.len());
+    assert_eq!(fixture.finish_all(&jobs).await, vec![Ok(LeaseVerdict::Fired); 64], "a repeat");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_one_caller_concerns_no_other() {
+    let fixture = Fixture::new(1).await;
+    let mut jobs = fixture.held("q", 8).await;
+    let of_damaged = fixture.held("damaged", 1).await.remove(0);
+    let client = redis::Client::open(fixture.server.url()).unwrap();
+    let mut raw = client.get_multiplexed_async_connection().await.unwrap();
+    let () = redis::cmd("SET")
+        .arg("{dwell:00}:due:=damaged")
+        .arg("x")
+        .query_async(&mut raw)
+        .await
+        .unwrap();
+    let gone = jobs.remove(0);
+    jobs[0].lease.seal[0] ^= 1;
+    jobs.push(of_damaged);
+    // Its future is dropped before its acknowledgement is sent.
+    assert!(fixture.say(&gone, LeaseAction::Finish).now_or_never().is_none());
+    let mut expected = vec![Ok(LeaseVerdict::Finished); 8];
+    (expected[0], expected[7]) = (Ok(LeaseVerdict::Stale), Err(Class::Script));
+    assert_eq!(fixture.finish_all(&jobs).await, expected);
+    assert_eq!(fixture.say(&gone, LeaseAction::Finish).await, Ok(LeaseVerdict::Finished));
+}
+
+#[tokio::test]
+async fn callers_with_one_id_go_apart() {
+    let fixture = Fixture::new(1).await;
+    let job = fixture.held("q", 1).await.remove(0);
+    let of = |action| Acknowledgement { id: job.id.clone(), lease: job.lease.clone(), action };
+    let touch = || of(LeaseAction::Touch { ttr_ms: 60_000 });
+    let other = || Acknowledgement { id: "other".parse().unwrap(), ..touch() };
+    assert_eq!(
+        repeating(&[vec![touch()], vec![other()], vec![other(), touch()], vec![]]),
+        [false, false, true, false]
+    );
+    let own = [touch(), of(LeaseAction::Finish), touch()];
+    let answers = fixture.store.queue.acknowledge(&own).await;
+    let verdicts: Vec<LeaseVerdict> =
+        answers.into_iter().map(|answer| answer.unwrap().verdict).collect();
+    assert_eq!(
+        verdicts,
+        [LeaseVerdict::Touched, LeaseVerdict::Finished, LeaseVerdict::Fired],
+        "those of one caller keep their order"
+    );
+}
