@@ -227,6 +227,18 @@ impl Apply {
         }
     }
 
+    /// Finishes a job that its consumer holds, without a lease to show. False: the job is not held
+    /// as it was when it was read, or nothing is known.
+    pub async fn finish_held(&self, job: &StoredJob) -> bool {
+        let is_done = self.store.queue.finish_held(job).await;
+        if is_done {
+            let (id, action, verdict) = (&job.id, Action::Finish, Verdict::Finished);
+            let due_ms = Some(job.due_ms());
+            self.events.observe(&JobEvent::Applied { id, set: None, action, verdict, due_ms });
+        }
+        is_done
+    }
+
     /// Reports the effect of a request.
     fn report(&self, request: &Request, Answer { verdict, due_ms }: Answer) {
         let (id, action, set) = match request {

@@ -135,8 +135,9 @@ impl Job {
         let place =
             if job.queue().is_some() && due_ms <= now_ms { Place::Ready } else { Place::Scheduled };
         let record = Record { job, generated: false, generation: [0; 8], fingerprint: [0; 8] };
+        let (id, state, held_by) = (id.clone(), None, None);
         Job::of(
-            &StoredJob { id: id.clone(), place, score_ms: due_ms, record, state: None, size },
+            &StoredJob { id, place, score_ms: due_ms, record, state, held_by, size },
             default_retry_ms,
         )
     }
@@ -300,6 +301,7 @@ mod tests {
             score_ms: 1_800_000_000_000,
             record,
             state: None,
+            held_by: None,
             size: 5,
         }
     }

@@ -46,6 +46,7 @@ pub(crate) fn target(bytes: &[u8]) {
         score_ms: i64::MAX,
         record: read,
         state: state.ok(),
+        held_by: None,
         size,
     };
     let _ = format!("{:?}", view::Job::of(&found, &[1]).with_body(&found));

@@ -206,7 +206,14 @@ impl Service {
         job: &StoredJob,
         own_queues: &OwnQueues,
     ) -> Result<(), StoreError> {
-        match self.act(Action::Finish, &job.id, own_queues).await? {
+        // Mostly its consumer holds the job: the acknowledgements of many go together.
+        let is_done = self.inner.apply.finish_held(job).await;
+        let verdict = if is_done {
+            Verdict::Finished
+        } else {
+            self.act(Action::Finish, &job.id, own_queues).await?
+        };
+        match verdict {
             Verdict::NotFound => {
                 self.act(Action::Cancel, &job.id, own_queues).await?;
             }

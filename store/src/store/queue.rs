@@ -27,7 +27,7 @@ use crate::clock::Instant;
 /// The jobs of a namespace on their way: scheduled, claimed, settled.
 pub struct Queue {
     namespace: Arc<Namespace>,
-    acknowledging: acknowledge::Calls,
+    lanes: acknowledge::Lanes,
     /// The time until which Redis may still carry out a batch call that got no answer.
     unanswered_until: Mutex<Option<Instant>>,
     /// Claims whose answer was lost. Their jobs go back before the next claim.
@@ -41,7 +41,7 @@ pub struct Queue {
 impl Queue {
     pub(super) fn new(namespace: Arc<Namespace>) -> Queue {
         Queue {
-            acknowledging: acknowledge::calls(&namespace),
+            lanes: acknowledge::Lanes::new(&namespace),
             namespace,
             unanswered_until: Mutex::default(),
             lost_claims: Mutex::default(),

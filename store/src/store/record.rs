@@ -260,6 +260,11 @@ impl State {
         })
     }
 
+    /// The proof of the pop that handed the job out last, in the bytes of a state.
+    pub(in crate::store) fn pop_of(bytes: &[u8]) -> Option<Nonce> {
+        bytes.get(17..25)?.try_into().ok()
+    }
+
     /// The state of a job that has none: due at `due_ms`, never attempted. `None` if the record is
     /// too short.
     #[must_use]

@@ -1,30 +1,21 @@
 //! `acknowledge` ends the leases of jobs that consumers fetched, or prolongs them.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::collections::HashMap;
+use std::time::SystemTime;
 
-use tokio::sync::oneshot;
-
-use crate::batcher::{Batch, Batcher, Bounds, Size, Turn};
 use crate::clock;
 use crate::job::{DeadReason, JobId};
-use crate::store::client::RESPONSE_TIMEOUT;
 use crate::store::error::{Class, StoreError};
-use crate::store::namespace::Namespace;
 use crate::store::queue::Queue;
 use crate::store::queue::lease::Lease;
+use crate::store::reader::lookup::StoredJob;
+use crate::store::record::Nonce;
 use crate::words::words;
 
+mod lanes;
 mod pass;
 
-/// The most acknowledgements of one batch, but for a single caller with more.
-const MAX_PER_BATCH: usize = 1024;
-/// The most bytes of one batch, but for a single larger call.
-const MAX_BATCH_BYTES: usize = 1 << 20;
-/// The longest time that acknowledgements wait for a batch that hangs, where no batch waits for
-/// durability.
-const MAX_TURN: Duration = Duration::from_millis(500);
+pub(super) use lanes::Lanes;
 
 /// The effect of an acknowledgement on the job under the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,21 +115,26 @@ impl LeaseVerdict {
     }
 }
 
+/// An acknowledgement with the proof of its lease, which the state of the job has.
+struct Proven {
+    id: JobId,
+    queue: String,
+    proof: Nonce,
+    action: LeaseAction,
+}
+
+impl Proven {
+    fn bytes(&self) -> usize {
+        let error = match &self.action {
+            LeaseAction::Fail { error, .. } | LeaseAction::Bury { error, .. } => error.len(),
+            _ => 0,
+        };
+        self.id.as_str().len() + self.queue.len() + error
+    }
+}
+
 /// The answers to the acknowledgements of one caller, in their order.
 type Answers = Vec<Result<Acknowledged, StoreError>>;
-
-/// The acknowledgements of callers that wait for their batch.
-pub(super) type Calls = Batcher<Vec<Acknowledgement>, Answers>;
-
-/// A batcher with a batch at a time for each connection of the gate: the next one on a connection
-/// would stand behind the wait for durability.
-pub(super) fn calls(namespace: &Namespace) -> Calls {
-    Batcher::new(Bounds {
-        batches: namespace.gate.links(),
-        requests: MAX_PER_BATCH,
-        bytes: MAX_BATCH_BYTES,
-    })
-}
 
 impl Queue {
     /// Carries out acknowledgements, several for one id in their order, behind the durability gate.
@@ -151,27 +147,60 @@ impl Queue {
         &self,
         acknowledgements: &[Acknowledgement],
     ) -> Vec<Result<Acknowledged, StoreError>> {
+        self.acknowledge_proven(self.prove(acknowledgements)).await
+    }
+
+    fn prove(&self, acknowledgements: &[Acknowledgement]) -> Vec<Proven> {
+        let mut all = Vec::with_capacity(acknowledgements.len());
+        let mut last: Option<(&Lease, Nonce)> = None;
+        for Acknowledgement { id, lease, action } in acknowledgements {
+            // A lease with a wrong seal gets a random proof, which matches no lease in Redis.
+            let is_sealed = lease.seal == self.namespace.seal(id, lease);
+            let proof = match last {
+                _ if !is_sealed => rand::random(),
+                // Most jobs of a call come from one pop.
+                Some((other, proof))
+                    if other.nonce == lease.nonce && other.queue == lease.queue =>
+                {
+                    proof
+                }
+                _ => self.namespace.pop_proof(lease.nonce, &lease.queue),
+            };
+            if is_sealed {
+                last = Some((lease, proof));
+            }
+            let (id, queue, action) = (id.clone(), lease.queue.clone(), action.clone());
+            all.push(Proven { id, queue, proof, action });
+        }
+        all
+    }
+
+    /// Finishes a job for a consumer that has no lease to show, if a consumer held the job when it
+    /// was read and still does. False: it does not, or Redis gave no answer.
+    pub async fn finish_held(&self, job: &StoredJob) -> bool {
+        let (Some(queue), Some(proof)) = (job.job().queue(), job.held_by) else { return false };
+        let (id, queue, action) = (job.id.clone(), queue.to_owned(), LeaseAction::Finish);
+        let answer = self.acknowledge_proven(vec![Proven { id, queue, proof, action }]).await.pop();
+        matches!(answer, Some(Ok(Acknowledged { verdict: LeaseVerdict::Finished, .. })))
+    }
+
+    async fn acknowledge_proven(&self, all: Vec<Proven>) -> Answers {
+        let mut answers = unsent(all.len());
         let layout = self.namespace.layout();
-        let mut by_master: HashMap<Option<String>, Vec<usize>> = HashMap::new();
-        for (at, Acknowledgement { id, .. }) in acknowledgements.iter().enumerate() {
-            let bucket = self.namespace.keys.bucket_of(id.as_str());
+        let mut by_master: HashMap<Option<String>, (Vec<usize>, Vec<Proven>)> = HashMap::new();
+        for (at, proven) in all.into_iter().enumerate() {
+            let bucket = self.namespace.keys.bucket_of(proven.id.as_str());
             let master =
                 layout.as_ref().and_then(|layout| self.namespace.master_of(layout, bucket));
-            by_master.entry(master).or_default().push(at);
+            let (places, call) = by_master.entry(master).or_default();
+            places.push(at);
+            call.push(proven);
         }
         let mut calls = Vec::with_capacity(by_master.len());
-        for (master, places) in by_master {
-            let call: Vec<Acknowledgement> =
-                places.iter().map(|at| acknowledgements[*at].clone()).collect();
-            let bytes = call.iter().map(Acknowledgement::bytes).sum();
-            let size = Size { requests: call.len(), bytes };
-            let (answers, turn) = self.acknowledging.add(master, call, size);
-            if let Some(turn) = turn {
-                send_batches(self.namespace.clone(), turn);
-            }
-            calls.push((places, answers));
+        for (master, (places, call)) in by_master {
+            let of_call = self.lanes.add(&self.namespace, master, call);
+            calls.push((places, of_call));
         }
-        let mut answers = unsent(acknowledgements.len());
         for (places, of_call) in calls {
             // An error: the runtime of the task that sends ended.
             for (at, answer) in places.into_iter().zip(of_call.await.unwrap_or_default()) {
@@ -182,78 +211,8 @@ impl Queue {
     }
 }
 
-impl Acknowledgement {
-    fn bytes(&self) -> usize {
-        let error = match &self.action {
-            LeaseAction::Fail { error, .. } | LeaseAction::Bury { error, .. } => error.len(),
-            _ => 0,
-        };
-        self.id.as_str().len() + self.lease.queue.len() + error
-    }
-}
-
 fn unsent(count: usize) -> Answers {
     vec![Err(StoreError::new(Class::Other, "redis: an action was not sent")); count]
-}
-
-/// Sends the batches of a turn, in a task of its own.
-fn send_batches(namespace: Arc<Namespace>, mut turn: Turn<Vec<Acknowledgement>, Answers>) {
-    let max_turn = if namespace.gate.links() == 1 { MAX_TURN } else { RESPONSE_TIMEOUT };
-    tokio::spawn(async move {
-        while let Some(Batch { calls, mut callers }) = turn.next_batch() {
-            let apart = repeating(&calls);
-            let mut together: Vec<Acknowledgement> = Vec::new();
-            let mut counts = Vec::with_capacity(calls.len());
-            for (at, call) in calls.into_iter().enumerate() {
-                if apart[at] {
-                    send_apart(namespace.clone(), call, callers.take(at));
-                } else {
-                    counts.push((at, call.len()));
-                    together.extend(call);
-                }
-            }
-            if together.is_empty() {
-                continue;
-            }
-            let mut passing = std::pin::pin!(pass::carry_out(&namespace, &together));
-            let in_time = clock::timeout(max_turn, passing.as_mut()).await;
-            let answers = match in_time {
-                Some(answers) => answers,
-                None => {
-                    if let Some(next) = turn.pass_on() {
-                        send_batches(namespace.clone(), next);
-                    }
-                    passing.await
-                }
-            };
-            let mut answers = answers.into_iter();
-            for (at, count) in counts {
-                callers.answer(at, answers.by_ref().take(count).collect());
-            }
-        }
-    });
-}
-
-/// Whether each call names an id again, of its own or of a call before. Each repeat of an id is a
-/// round trip more, for which the other callers do not wait.
-fn repeating(calls: &[Vec<Acknowledgement>]) -> Vec<bool> {
-    let mut ids = HashSet::new();
-    calls
-        .iter()
-        .map(|call| !call.iter().all(|acknowledgement| ids.insert(&acknowledgement.id)))
-        .collect()
-}
-
-fn send_apart(
-    namespace: Arc<Namespace>,
-    call: Vec<Acknowledgement>,
-    caller: Option<oneshot::Sender<Answers>>,
-) {
-    tokio::spawn(async move {
-        let answers = pass::carry_out(&namespace, &call).await;
-        // The caller may have gone away.
-        let _ = caller.map(|caller| caller.send(answers));
-    });
 }
 
 #[cfg(test)]

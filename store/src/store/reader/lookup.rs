@@ -12,7 +12,7 @@ use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError, UNREADABLE_HINT};
 use crate::store::namespace::Namespace;
 use crate::store::reader::Reader;
-use crate::store::record::{self, Record, State};
+use crate::store::record::{self, Nonce, Record, State};
 
 /// The place of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +60,9 @@ pub struct StoredJob {
     /// changed.
     #[doc(hidden)]
     pub state: Option<State>,
+    /// The proof of the pop under which a consumer holds the job. Lists leave it out.
+    #[doc(hidden)]
+    pub held_by: Option<Nonce>,
     /// Size of the body, bytes. Lists leave out the body itself.
     pub size: usize,
 }
@@ -142,9 +145,11 @@ async fn find_once(namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob
     };
     let bytes = Bytes::from(bytes);
     let record = record::decode(bytes.clone()).map_err(unreadable)?;
-    let mut state = match state {
-        Some(Value::BulkString(bytes)) => Some(State::decode(&bytes).map_err(unreadable)?),
-        _ => None,
+    let (mut state, pop) = match state {
+        Some(Value::BulkString(bytes)) => {
+            (Some(State::decode(&bytes).map_err(unreadable)?), State::pop_of(&bytes))
+        }
+        _ => (None, None),
     };
     let mut scores = answers.map(score);
     let (held, mut dead) = (scores.next().flatten(), scores.next().flatten());
@@ -182,5 +187,6 @@ async fn find_once(namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob
         },
     };
     let size = record.job.body.len();
-    Ok(Some(StoredJob { id: id.clone(), place, score_ms, record, state, size }))
+    let held_by = held.and(pop);
+    Ok(Some(StoredJob { id: id.clone(), place, score_ms, record, state, held_by, size }))
 }

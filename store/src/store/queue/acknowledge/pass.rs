@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::{Acknowledged, Acknowledgement, Answers, LeaseAction, LeaseVerdict, unsent};
+use super::{Acknowledged, Answers, LeaseAction, LeaseVerdict, Proven, unsent};
 use crate::clock;
 use crate::job::JobId;
 use crate::store::answer::Items;
@@ -13,8 +13,7 @@ use crate::store::call::waves::{Group, Member, waves};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::namespace::Namespace;
-use crate::store::queue::lease::Lease;
-use crate::store::record::{self, Nonce};
+use crate::store::record;
 use crate::store::scripts::Name;
 
 /// The most attempts at a call that Redis did not run.
@@ -22,10 +21,7 @@ const MAX_ATTEMPTS: usize = 8;
 
 /// Carries out acknowledgements behind the durability gate, several for one id in their order: one
 /// script call a bucket for those of distinct ids, up to the bounds of a call.
-pub(super) async fn carry_out(
-    namespace: &Namespace,
-    acknowledgements: &[Acknowledgement],
-) -> Answers {
+pub(super) async fn carry_out(namespace: &Namespace, acknowledgements: &[Proven]) -> Answers {
     let mut answers = unsent(acknowledgements.len());
     let mut open: Vec<usize> = (0..acknowledgements.len()).collect();
     let mut repairs = Repairs::default();
@@ -110,16 +106,15 @@ pub(super) async fn carry_out(
 fn acknowledge_call(
     namespace: &Namespace,
     group: &Group,
-    acknowledgements: &[Acknowledgement],
+    acknowledgements: &[Proven],
 ) -> ScriptCall {
     let of_group = || group.members.iter().map(|at| &acknowledgements[*at]);
     let sets: BTreeSet<String> = of_group()
-        .map(|acknowledgement| DueSet::Queue(&acknowledgement.lease.queue).to_string())
+        .map(|acknowledgement| DueSet::Queue(&acknowledgement.queue).to_string())
         .collect();
     let sets: Vec<String> = sets.into_iter().collect();
     let mut call = namespace.script_call(Name::Acknowledge, group.bucket, &sets);
-    let mut last: Option<(&Lease, Nonce)> = None;
-    for Acknowledgement { id, lease, action } in of_group() {
+    for Proven { id, queue, proof, action } in of_group() {
         let (name, more) = match action {
             LeaseAction::Finish => ("finish", String::new()),
             LeaseAction::Fail { wait_ms, error } => {
@@ -134,20 +129,7 @@ fn acknowledge_call(
                 format!("{}:{}", record::code_of_reason(Some(*reason)), record::short_error(error)),
             ),
         };
-        call.arg(name).arg(id.as_str()).arg(DueSet::Queue(&lease.queue).to_string());
-        // A lease with a wrong seal gets a random proof, which matches no lease in Redis.
-        let is_sealed = lease.seal == namespace.seal(id, lease);
-        let proof = match last {
-            _ if !is_sealed => rand::random(),
-            // Most jobs of a call come from one pop.
-            Some((other, proof)) if other.nonce == lease.nonce && other.queue == lease.queue => {
-                proof
-            }
-            _ => namespace.pop_proof(lease.nonce, &lease.queue),
-        };
-        if is_sealed {
-            last = Some((lease, proof));
-        }
+        call.arg(name).arg(id.as_str()).arg(DueSet::Queue(queue).to_string());
         call.arg(&proof[..]).arg(more);
     }
     call

@@ -1,7 +1,9 @@
 //! Acknowledgements of many callers at a time, on a private Redis.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 use futures_util::FutureExt;
@@ -117,10 +119,9 @@ async fn callers_with_one_id_go_apart() {
     let of = |action| Acknowledgement { id: job.id.clone(), lease: job.lease.clone(), action };
     let touch = || of(LeaseAction::Touch { ttr_ms: 60_000 });
     let other = || Acknowledgement { id: "other".parse().unwrap(), ..touch() };
-    assert_eq!(
-        repeating(&[vec![touch()], vec![other()], vec![other(), touch()], vec![]]),
-        [false, false, true, false]
-    );
+    let calls = [vec![touch()], vec![other()], vec![other(), touch()], vec![]];
+    let calls = calls.map(|call| fixture.store.queue.prove(&call));
+    assert_eq!(lanes::repeating(&calls), [false, false, true, false]);
     let own = [touch(), of(LeaseAction::Finish), touch()];
     let answers = fixture.store.queue.acknowledge(&own).await;
     let verdicts: Vec<LeaseVerdict> =
@@ -130,4 +131,29 @@ async fn callers_with_one_id_go_apart() {
         [LeaseVerdict::Touched, LeaseVerdict::Finished, LeaseVerdict::Fired],
         "those of one caller keep their order"
     );
+}
+
+#[tokio::test]
+async fn a_job_is_finished_without_its_lease_while_the_same_consumer_holds_it() {
+    let fixture = Fixture::new(1).await;
+    let job = fixture.held("q", 1).await.remove(0);
+    let Store { queue, reader, .. } = &fixture.store;
+    let read = reader.find(&job.id).await.unwrap().unwrap();
+    let release = LeaseAction::Release { wait_ms: 0 };
+    assert_eq!(fixture.say(&job, release).await, Ok(LeaseVerdict::Released));
+    let waits = reader.find(&job.id).await.unwrap().unwrap();
+    assert!(!queue.finish_held(&waits).await, "nobody holds the job");
+    let limits = PopLimits {
+        ttr_ms: Some(600_000),
+        max_ttr_ms: 600_000,
+        most: 1,
+        most_bytes: 1 << 20,
+        room: None,
+    };
+    assert_eq!(queue.pop([7; 8], 0, "q", limits).await.unwrap().jobs.len(), 1);
+    assert!(!queue.finish_held(&read).await, "another consumer holds the job");
+    let read = reader.find(&job.id).await.unwrap().unwrap();
+    assert!(queue.finish_held(&read).await);
+    assert!(!queue.finish_held(&read).await, "a repeat");
+    assert!(reader.find(&job.id).await.unwrap().is_none());
 }

@@ -156,5 +156,6 @@ fn decode(
     }
     let size = std::mem::take(&mut record.job.body).len();
     let id = JobId::new(candidate.spot.id.as_str())?;
-    Ok(StoredJob { id, place, score_ms: candidate.score_ms, record, state, size })
+    let (score_ms, held_by) = (candidate.score_ms, None);
+    Ok(StoredJob { id, place, score_ms, record, state, held_by, size })
 }
