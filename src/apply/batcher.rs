@@ -16,9 +16,10 @@ const BOUNDS: Bounds = Bounds { batches: 4, requests: 1024, bytes: 4 << 20 };
 
 type Answered = Result<Answer, StoreError>;
 
-/// The requests of callers that wait for their batch. Clones share them.
+/// The requests of callers that wait for their batch, in a lane for each master; `None`: there is no
+/// cluster. Clones share them.
 #[derive(Clone)]
-pub struct CallBatcher(Arc<Batcher<Request, Answered>>);
+pub struct CallBatcher(Arc<Batcher<Option<String>, Request, Answered>>);
 
 impl Default for CallBatcher {
     fn default() -> Self {

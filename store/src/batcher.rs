@@ -2,12 +2,13 @@
 //! the calls that come while every turn is taken share the next batch.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// The bounds of a lane.
+/// The bounds of each lane.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// The most batches that are out at once.
@@ -27,12 +28,11 @@ pub struct Size {
     pub bytes: usize,
 }
 
-/// The calls that wait for their batch, in a lane for each master. A batch is answered when its
-/// slowest part is, so a master that hangs must be in no batch of the others. `None`: there is no
-/// cluster.
-pub struct Batcher<C, A> {
+/// The calls that wait for their batch, in a lane for each key. A batch is answered when its slowest
+/// part is, so what may hang by itself has a key of its own.
+pub struct Batcher<K, C, A> {
     bounds: Bounds,
-    lanes: Mutex<HashMap<Option<String>, Arc<Lane<C, A>>>>,
+    lanes: Mutex<HashMap<K, Arc<Lane<C, A>>>>,
 }
 
 struct Lane<C, A> {
@@ -52,24 +52,19 @@ struct Waiting<C, A> {
     caller: oneshot::Sender<A>,
 }
 
-impl<C, A> Batcher<C, A> {
+impl<K: Eq + Hash, C, A> Batcher<K, C, A> {
     /// A batcher without lanes; each will have these bounds.
     #[must_use]
     pub fn new(bounds: Bounds) -> Self {
         Batcher { bounds, lanes: Mutex::default() }
     }
 
-    /// Adds a call to those for its master. Returns the way of its answer, and the turn if one is
+    /// Adds a call to those of its lane. Returns the way of its answer, and the turn if one is
     /// free: a task of its own then sends the batches of that turn, so that a caller may go away and
     /// the others do not.
-    pub fn add(
-        &self,
-        master: Option<String>,
-        call: C,
-        size: Size,
-    ) -> (oneshot::Receiver<A>, Option<Turn<C, A>>) {
+    pub fn add(&self, key: K, call: C, size: Size) -> (oneshot::Receiver<A>, Option<Turn<C, A>>) {
         let (caller, answer) = oneshot::channel();
-        let lane = self.lane(master);
+        let lane = self.lane(key);
         let is_free = {
             let mut state = lane.state.lock();
             state.waiting.push_back(Waiting { call, size, caller });
@@ -80,16 +75,16 @@ impl<C, A> Batcher<C, A> {
         (answer, is_free.then(|| Turn { lane, is_over: false }))
     }
 
-    fn lane(&self, master: Option<String>) -> Arc<Lane<C, A>> {
+    fn lane(&self, key: K) -> Arc<Lane<C, A>> {
         let mut lanes = self.lanes.lock();
-        if let Some(lane) = lanes.get(&master) {
+        if let Some(lane) = lanes.get(&key) {
             return lane.clone();
         }
-        // A lane without a turn may be that of a master that is gone.
+        // A lane without a turn may be that of a server that is gone.
         lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
         let state = Mutex::new(State { turns: 0, waiting: VecDeque::new() });
         let lane = Arc::new(Lane { bounds: self.bounds, state });
-        lanes.insert(master, lane.clone());
+        lanes.insert(key, lane.clone());
         lane
     }
 }

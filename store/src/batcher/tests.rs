@@ -3,14 +3,14 @@
 
 use super::*;
 
-type Numbers = Batcher<u32, u32>;
+type Numbers = Batcher<&'static str, u32, u32>;
 
 fn batcher(batches: usize) -> Numbers {
     Batcher::new(Bounds { batches, requests: 10, bytes: 100 })
 }
 
 fn add(batcher: &Numbers, call: u32) -> (oneshot::Receiver<u32>, Option<Turn<u32, u32>>) {
-    batcher.add(None, call, Size { requests: 1, bytes: 1 })
+    batcher.add("a", call, Size { requests: 1, bytes: 1 })
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_batch_is_bounded_by_requests_and_by_bytes() {
     let answers: Vec<_> = (0..)
         .zip(sizes)
         .map(|(call, (requests, bytes))| {
-            let (answer, turn) = batcher.add(None, call, Size { requests, bytes });
+            let (answer, turn) = batcher.add("a", call, Size { requests, bytes });
             turns.extend(turn);
             answer
         })
@@ -93,10 +93,9 @@ fn a_batch_is_bounded_by_requests_and_by_bytes() {
 }
 
 #[test]
-fn a_master_that_hangs_holds_up_no_call_for_another() {
+fn a_lane_that_hangs_holds_up_no_call_of_another() {
     let batcher = batcher(2);
-    let add =
-        |master: &str| batcher.add(Some(master.to_owned()), 1, Size { requests: 1, bytes: 1 });
+    let add = |key| batcher.add(key, 1, Size { requests: 1, bytes: 1 });
     let mut hanging: Vec<_> = (0..2)
         .map(|_| {
             let (answer, turn) = add("hangs");
@@ -140,11 +139,10 @@ fn a_turn_that_nobody_ends_fails_the_calls_that_wait() {
 }
 
 #[test]
-fn a_master_that_is_gone_leaves_nothing_behind() {
+fn a_lane_that_is_over_leaves_nothing_behind() {
     let batcher = batcher(1);
-    for number in 0..10 {
-        let master = Some(format!("host-{number}:6379"));
-        drop(batcher.add(master, 1, Size { requests: 1, bytes: 1 }));
+    for key in ["a", "b", "c"] {
+        drop(batcher.add(key, 1, Size { requests: 1, bytes: 1 }));
     }
     assert_eq!(batcher.lanes.lock().len(), 1);
 }

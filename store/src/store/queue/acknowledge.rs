@@ -15,6 +15,7 @@ use crate::words::words;
 mod lanes;
 mod pass;
 
+use lanes::Key;
 pub(super) use lanes::Lanes;
 
 /// The effect of an acknowledgement on the job under the lease.
@@ -141,8 +142,8 @@ impl Queue {
     /// Returns one answer per acknowledgement, in their order. An acknowledgement whose call failed
     /// may have been carried out: send it again.
     ///
-    /// Callers share the script calls of those that come while a call to the same master is out. A
-    /// caller that goes away before its acknowledgements are sent takes them back.
+    /// The acknowledgements of all callers that come while a call of their bucket is out share the
+    /// next one. A caller that goes away before its acknowledgements are sent takes them back.
     pub async fn acknowledge(
         &self,
         acknowledgements: &[Acknowledgement],
@@ -187,18 +188,17 @@ impl Queue {
     async fn acknowledge_proven(&self, all: Vec<Proven>) -> Answers {
         let mut answers = unsent(all.len());
         let layout = self.namespace.layout();
-        let mut by_master: HashMap<Option<String>, (Vec<usize>, Vec<Proven>)> = HashMap::new();
+        let mut by_lane: HashMap<Key, (Vec<usize>, Vec<Proven>)> = HashMap::new();
         for (at, proven) in all.into_iter().enumerate() {
             let bucket = self.namespace.keys.bucket_of(proven.id.as_str());
-            let master =
-                layout.as_ref().and_then(|layout| self.namespace.master_of(layout, bucket));
-            let (places, call) = by_master.entry(master).or_default();
+            let key = Key::of(&self.namespace, layout.as_ref(), bucket);
+            let (places, call) = by_lane.entry(key).or_default();
             places.push(at);
             call.push(proven);
         }
-        let mut calls = Vec::with_capacity(by_master.len());
-        for (master, (places, call)) in by_master {
-            let of_call = self.lanes.add(&self.namespace, master, call);
+        let mut calls = Vec::with_capacity(by_lane.len());
+        for (key, (places, call)) in by_lane {
+            let of_call = self.lanes.add(&self.namespace, key, call);
             calls.push((places, of_call));
         }
         for (places, of_call) in calls {

@@ -1,5 +1,5 @@
-//! The acknowledgements of all callers, in a lane for each master: those that come while a batch is
-//! out go with the next.
+//! The acknowledgements of all callers, in lanes: those that come while a batch of their lane is out
+//! go with the next.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::{Answers, Proven, pass};
 use crate::batcher::{Batch, Batcher, Bounds, Size, Turn};
 use crate::clock;
-use crate::store::client::RESPONSE_TIMEOUT;
+use crate::store::client::{RESPONSE_TIMEOUT, SlotLayout};
 use crate::store::namespace::Namespace;
 
 /// The most acknowledgements of one batch, but for a single caller with more.
@@ -21,8 +21,18 @@ const MAX_BATCH_BYTES: usize = 1 << 20;
 /// durability.
 const MAX_TURN: Duration = Duration::from_millis(500);
 
+/// What shares a lane.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    /// The acknowledgements for a bucket: they share a script call.
+    Bucket(u16),
+    /// Those for a master, where a batch waits for durability: they share the wait. `None`: there is
+    /// no cluster.
+    Master(Option<String>),
+}
+
 /// The acknowledgements of callers that wait for their batch.
-pub(in crate::store::queue) struct Lanes(Batcher<Vec<Proven>, Answers>);
+pub(in crate::store::queue) struct Lanes(Batcher<Key, Vec<Proven>, Answers>);
 
 impl Lanes {
     /// Lanes with a batch at a time for each connection of the gate: the next one on a connection
@@ -35,20 +45,30 @@ impl Lanes {
         }))
     }
 
-    /// Adds the acknowledgements of one caller to those for a master. They are sent, unless the
-    /// answer is dropped before.
+    /// Adds the acknowledgements of one caller to a lane. They are sent, unless the answer is
+    /// dropped before.
     pub(super) fn add(
         &self,
         namespace: &Arc<Namespace>,
-        master: Option<String>,
+        key: Key,
         call: Vec<Proven>,
     ) -> oneshot::Receiver<Answers> {
         let size = Size { requests: call.len(), bytes: call.iter().map(Proven::bytes).sum() };
-        let (answers, turn) = self.0.add(master, call, size);
+        let (answers, turn) = self.0.add(key, call, size);
         if let Some(turn) = turn {
             send_batches(namespace.clone(), turn);
         }
         answers
+    }
+}
+
+impl Key {
+    /// The lane of this bucket. `layout`: the masters, if there are several.
+    pub(super) fn of(namespace: &Namespace, layout: Option<&SlotLayout>, bucket: u16) -> Key {
+        if namespace.gate.links() == 1 {
+            return Key::Bucket(bucket);
+        }
+        Key::Master(layout.and_then(|layout| namespace.master_of(layout, bucket)))
     }
 }
 
