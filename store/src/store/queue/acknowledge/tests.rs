@@ -113,6 +113,16 @@ async fn what_is_wrong_with_one_caller_concerns_no_other() {
 }
 
 #[tokio::test]
+async fn each_caller_of_a_call_that_fails_has_its_error() {
+    let mut fixture = Fixture::new(1).await;
+    let jobs = fixture.held("q", 4).await;
+    fixture.server.kill().unwrap();
+    for answer in fixture.finish_all(&jobs).await {
+        assert!(matches!(answer, Err(Class::Io | Class::Timeout)), "{answer:?}");
+    }
+}
+
+#[tokio::test]
 async fn callers_with_one_id_go_apart() {
     let fixture = Fixture::new(1).await;
     let job = fixture.held("q", 1).await.remove(0);
