@@ -20,10 +20,10 @@ use super::leases::{Fail, Finish, LeaseActions, LeaseRequest, Release, Touch, ca
 use super::queue_name::{InPath, QueueNames};
 use super::state::Api;
 use super::text::{Text, span};
-use crate::budget::{Share, UsedUp};
+use crate::budget::UsedUp;
 use crate::clock::{self, Instant};
 use crate::consumers::{PopRequest, PoppedJobs};
-use crate::http::server::account::Account;
+use crate::http::server::account::{Account, WaitRoom};
 use crate::http::server::call_timeout::CALL_TIMEOUT;
 use crate::http::server::later::{caught, later};
 use crate::http::server::waits::WaitShare;
@@ -114,22 +114,22 @@ pub(super) async fn pop(
     let until = clock::now() + wait;
     let results = acknowledge(queues, &account, requests).await?;
     // The request is read.
-    account.keep(0);
+    account.keep(results.as_ref().map_or(0, |results| results.get().len()));
     let mut reply = Box::new(Reply { account, results, room: None });
     let asked = queues.begin(names.0, max, wait, ttr_ms);
     let jobs = match queues.pop_now(&asked).await {
         Ok(jobs) => jobs,
-        Err(error) => return Err(reply.problem(error)),
+        Err(error) => return Ok(reply.failed(error)),
     };
     if !jobs.is_empty() || clock::now() >= until {
         return Ok(answer(&api, reply, jobs).await);
     }
     if let Err(used_up) = reply.take_room() {
-        return Err(reply.problem(used_up));
+        return Ok(reply.failed(used_up));
     }
     let wait = share.wait(until);
     if let Err(error) = wait.check() {
-        let refused = reply.problem(error).into_response();
+        let refused = reply.failed(error);
         return Ok(wait.kept(std::future::ready(refused)).await);
     }
     let waited = waited(api, reply, asked, wait.until());
@@ -169,23 +169,34 @@ struct Reply {
     account: Account,
     /// The results of the acknowledgements, as JSON.
     results: Option<Box<RawValue>>,
-    /// The room of the results while the pop waits.
-    #[allow(dead_code, reason = "given back when dropped")]
-    room: Option<Share>,
+    /// The room of the results while the pop waits. Else they are a part of the account.
+    room: Option<WaitRoom>,
 }
 
 impl Reply {
     /// Takes the room of the results for a wait.
     fn take_room(&mut self) -> Result<(), UsedUp> {
         if let Some(results) = &self.results {
+            // The room takes their place.
+            self.account.keep(0);
             self.room = Some(self.account.for_wait(results.get().len())?);
         }
         Ok(())
     }
 
-    /// A pop that failed after its acknowledgements were carried out.
-    fn problem(self, problem: impl Into<Problem>) -> Problem {
-        problem.into().with_results(self.results)
+    /// The pop waits no longer: the results count until the answer does.
+    fn end_wait(&mut self) {
+        if let Some(room) = self.room.take() {
+            self.account.end_wait(room);
+        }
+    }
+
+    /// The answer of a pop that failed after its acknowledgements were carried out.
+    fn failed(mut self, problem: impl Into<Problem>) -> Response {
+        self.end_wait();
+        let mut response = problem.into().with_results(self.results).into_response();
+        response.extensions_mut().insert(self.account);
+        response
     }
 }
 
@@ -200,12 +211,13 @@ async fn waited(api: Api, reply: Box<Reply>, asked: PopRequest, until: Instant) 
     match popped {
         // In a box: a wait holds no room for its answer.
         Some(Ok(jobs)) => Box::pin(answer(&api, reply, jobs)).await,
-        Some(Err(error)) => reply.problem(error).into_response(),
-        None => reply.problem(Problem::unanswered()).into_response(),
+        Some(Err(error)) => reply.failed(error),
+        None => reply.failed(Problem::unanswered()),
     }
 }
 
-async fn answer(api: &Api, reply: Box<Reply>, jobs: PoppedJobs) -> Response {
+async fn answer(api: &Api, mut reply: Box<Reply>, jobs: PoppedJobs) -> Response {
+    reply.end_wait();
     match reply
         .account
         .json(
@@ -223,7 +235,7 @@ async fn answer(api: &Api, reply: Box<Reply>, jobs: PoppedJobs) -> Response {
             response
         }
         // The jobs go back.
-        Err(used_up) => reply.problem(used_up).into_response(),
+        Err(used_up) => reply.failed(used_up),
     }
 }
 

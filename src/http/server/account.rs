@@ -40,6 +40,9 @@ pub struct Memory(Arc<Pools>);
 #[derive(Debug)]
 struct Pools {
     calls: Budget,
+    /// Of what calls keep while they wait, a part of `calls`: the rest is for calls that do not
+    /// wait.
+    waits: Budget,
     /// Of the bodies of requests that come in parts, a part of `calls`: clients that do not send
     /// leave room to calls without such a body.
     bodies: Transfers,
@@ -72,6 +75,7 @@ impl Memory {
     fn new(calls: usize, answers: usize) -> Memory {
         Memory(Arc::new(Pools {
             calls: Budget::new(calls),
+            waits: Budget::new(calls / 2),
             bodies: Transfers::new(calls / 4 * 3),
             answers: Transfers::new(answers),
         }))
@@ -82,6 +86,14 @@ impl Memory {
     pub fn calls(&self) -> &Budget {
         &self.0.calls
     }
+}
+
+/// The room of what a call keeps while it waits. Dropped, it is given back.
+#[derive(Debug)]
+pub(crate) struct WaitRoom {
+    calls: Share,
+    /// Of the room of all calls that wait.
+    waits: Share,
 }
 
 /// The share of one call. Clones share it.
@@ -161,11 +173,15 @@ impl Account {
 
     /// The room of so many bytes that the call keeps while it waits. All such calls leave half of
     /// the memory to those that do not wait.
-    pub(crate) fn for_wait(&self, bytes: usize) -> Result<Share, UsedUp> {
-        let calls = self.0.memory.calls();
-        let mut share = calls.share();
-        let has_room = bytes <= calls.free().saturating_sub(calls.bytes() / 2) && share.grow(bytes);
-        if has_room { Ok(share) } else { Err(UsedUp) }
+    pub(crate) fn for_wait(&self, bytes: usize) -> Result<WaitRoom, UsedUp> {
+        let Pools { calls, waits, .. } = &*self.0.memory.0;
+        let mut room = WaitRoom { calls: calls.share(), waits: waits.share() };
+        if room.waits.grow(bytes) && room.calls.grow(bytes) { Ok(room) } else { Err(UsedUp) }
+    }
+
+    /// The call waits no longer, and what it kept counts as its own until its answer is counted.
+    pub(crate) fn end_wait(&self, room: WaitRoom) {
+        self.0.share.lock().add(room.calls);
     }
 
     /// Gives back all but so many bytes.
@@ -435,11 +451,25 @@ mod tests {
     #[test]
     fn calls_that_wait_leave_half_of_the_memory_to_others() {
         let account = account(100);
-        let share = account.for_wait(30).unwrap();
-        assert_eq!((share.bytes(), account.for_wait(30).err()), (30, Some(UsedUp)));
+        let room = account.for_wait(30).unwrap();
+        assert_eq!(account.for_wait(30).err(), Some(UsedUp), "others wait");
         assert_eq!((account.grow(70), account.for_wait(1).err()), (Ok(()), Some(UsedUp)));
-        drop(share);
+        drop(room);
         assert_eq!((account.grow(30), account.grow(1)), (Ok(()), Err(UsedUp)));
+        // What other calls use takes nothing of the half of those that wait.
+        account.keep(60);
+        assert!(account.for_wait(40).is_ok());
+    }
+
+    #[test]
+    fn what_a_call_kept_in_its_wait_counts_afterwards() {
+        let account = account(100);
+        let room = account.for_wait(30).unwrap();
+        account.end_wait(room);
+        assert_eq!(account.0.memory.calls().free(), 70);
+        assert!(account.for_wait(50).is_ok(), "it waits no longer");
+        account.keep(0);
+        assert_eq!(account.0.memory.calls().free(), 100);
     }
 
     #[tokio::test(start_paused = true)]
