@@ -112,11 +112,13 @@ pub(super) async fn pop(
     // Before the acknowledgements: a call that is refused here has changed nothing.
     account.has_room(POP_MEMORY_BYTES).await?;
     let until = clock::now() + wait;
+    // A pop is counted whatever becomes of its acknowledgements.
+    let mut asked = queues.begin(names.0, max, wait, ttr_ms);
     let results = acknowledge(queues, &account, requests).await?;
     // The request is read.
     account.keep(results.as_ref().map_or(0, |results| results.get().len()));
     let mut reply = Box::new(Reply { account, results, room: None });
-    let asked = queues.begin(names.0, max, wait, ttr_ms);
+    asked.wait = until.saturating_duration_since(clock::now());
     let jobs = match queues.pop_now(&asked).await {
         Ok(jobs) => jobs,
         Err(error) => return Ok(reply.failed(error)),
