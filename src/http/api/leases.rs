@@ -208,11 +208,20 @@ pub(super) fn fail(
     read(caller, id, lease, "fail", |token| lease_actions::fail(token, wait_ms, error))
 }
 
-/// Carries out actions, in their order.
+/// Carries out actions, in their order. An error if one of them has no answer.
 pub(super) async fn carry_out(
     queues: &QueueService,
     requests: Vec<LeaseRequest>,
 ) -> Result<Vec<LeaseResult>, StoreError> {
+    carry_out_each(queues, requests).await.into_iter().collect()
+}
+
+/// Carries out actions, in their order. Returns an answer for each: those of other buckets are there
+/// where one fails.
+pub(super) async fn carry_out_each(
+    queues: &QueueService,
+    requests: Vec<LeaseRequest>,
+) -> Vec<Result<LeaseResult, StoreError>> {
     let acknowledgements: Vec<Acknowledgement> =
         requests.iter().filter_map(|request| request.acknowledgement.clone().ok()).collect();
     let mut answers = queues.acknowledge(&acknowledgements).await.into_iter();

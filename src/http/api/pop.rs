@@ -11,12 +11,13 @@ use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
+use tracing::Instrument;
 use utoipa::ToSchema;
 
 use super::caller::Caller;
 use super::empty;
 use super::extract::MaybeJson;
-use super::leases::{Fail, Finish, LeaseActions, LeaseRequest, Release, Touch, carry_out};
+use super::leases::{Fail, Finish, LeaseActions, LeaseRequest, Release, Touch, carry_out_each};
 use super::queue_name::{InPath, QueueNames};
 use super::state::Api;
 use super::text::{Text, span};
@@ -33,6 +34,10 @@ use crate::view::{Fetched, FetchedJob};
 
 /// The memory that must be free before a pop.
 const POP_MEMORY_BYTES: usize = 1 << 20;
+
+/// The memory of a task that carries out acknowledgements, besides that of the call: it goes on
+/// without its client.
+const TASK_BYTES: usize = 4 << 10;
 
 /// What to fetch, and the acknowledgements that are carried out before. All fields are optional.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -140,8 +145,8 @@ pub(super) async fn pop(
 
 /// Carries out the acknowledgements of a pop. Returns their results as JSON, `None` without any.
 ///
-/// An error says nothing about each of them: some may have been carried out. Then nothing is
-/// popped, and the consumer sends the call again.
+/// Where some have no answer, nothing is popped, and the problem has the results of the others.
+/// Those without may have been carried out: the consumer sends them again.
 async fn acknowledge(
     queues: &QueueService,
     account: &Account,
@@ -150,20 +155,35 @@ async fn acknowledge(
     if requests.is_empty() {
         return Ok(None);
     }
+    account.take(TASK_BYTES).await?;
     let (queues, account) = (queues.clone(), account.clone());
     // The client may go away: all are carried out all the same.
-    let carried_out = tokio::spawn(async move {
-        let results = carry_out(&queues, requests).await;
+    let carried_out = async move {
+        let answers = carry_out_each(&queues, requests).await;
         drop(account);
-        results
-    });
-    let results = carried_out.await.map_err(|_| {
+        answers
+    };
+    let answers = tokio::spawn(carried_out.in_current_span()).await.map_err(|error| {
+        if let Ok(panic) = error.try_into_panic() {
+            trace::note_panic(&*panic);
+        }
         Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "there was no answer about the leases: their actions may have been carried out",
         )
-    })??;
-    Ok(to_raw_value(&results).ok())
+    })?;
+    let (mut results, mut failed) = (Vec::with_capacity(answers.len()), None);
+    for answer in answers {
+        match answer {
+            Ok(result) => results.push(result),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    let known = if results.is_empty() { None } else { to_raw_value(&results).ok() };
+    match failed {
+        None => Ok(known),
+        Some(error) => Err(Problem::from(error).with_results(known)),
+    }
 }
 
 /// The answer to a pop, as far as it is known before its jobs. In a box: thousands of pops wait.
