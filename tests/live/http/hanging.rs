@@ -105,21 +105,29 @@ async fn calls_for_the_masters_that_answer_wait_for_none_that_hangs() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pop_whose_acknowledgements_hang_hands_out_no_job() {
     let Halves { cluster, sidecar, of_first: hanging, of_others: living } = halves().await;
-    let (hanging, living) = (&hanging[0], &living[0]);
+    let (hanging, done, living) = (&hanging[0], &living[0], &living[1]);
     let add = |id: &str| {
         let job = json!({"id": id, "queue": "emails", "for": 0, "body": ""});
         assert_eq!(sidecar.post("/v1/jobs", &job).status, 201, "{id}");
     };
     let pop = |body: &Value| sidecar.post("/v1/queues/emails/pop", body);
-    add(hanging);
-    let held = pop(&json!({"wait": "20s", "ttr": "10m"})).json()["jobs"][0].clone();
-    assert_eq!(held["id"], hanging.as_str(), "{held}");
+    let held = [hanging, done].map(|id| {
+        add(id);
+        let job = pop(&json!({"wait": "20s", "ttr": "10m"})).json()["jobs"][0].clone();
+        assert_eq!(job["id"], id.as_str(), "{job}");
+        json!({"id": id, "lease": job["lease"]})
+    });
     add(living);
 
     cluster.nodes[0].freeze().unwrap();
-    let call = json!({"finish": [{"id": hanging, "lease": held["lease"]}]});
+    let call = json!({"finish": held});
     let problem = pop(&call).problem(503);
-    assert_eq!((&problem["code"], problem.get("results")), (&json!("redis"), None), "{problem}");
+    assert_eq!(problem["code"], "redis", "{problem}");
+    // That of the master that answers.
+    let known = problem["results"].as_array().map(|results| {
+        results.iter().map(|result| (&result["id"], &result["verdict"])).collect::<Vec<_>>()
+    });
+    assert_eq!(known, Some(vec![(&json!(done), &json!("finished"))]), "{problem}");
     assert_eq!(sidecar.get(&format!("/v1/jobs/{living}")).json()["state"], "ready");
     // The jobs of the other masters are there for a pop that acknowledges nothing.
     let other = pop(&json!({"wait": "20s", "ttr": "10m"})).json();
@@ -134,5 +142,6 @@ async fn a_pop_whose_acknowledgements_hang_hands_out_no_job() {
     .json();
     let verdict = told["results"][0]["verdict"].as_str().unwrap();
     assert!(["finished", "fired"].contains(&verdict), "{told}");
+    assert_eq!(told["results"][1]["verdict"], "fired", "{told}");
     assert_eq!(told["jobs"], json!([]));
 }

@@ -1,11 +1,13 @@
 //! Pops that carry the acknowledgements of the jobs before: their results, whatever becomes of the
 //! pop.
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::queues::{add, answer, counts, pop, send_pop, sidecar, until_waiting};
 use super::sidecar::Sidecar;
 use crate::commands::fixture::Fixture;
+use crate::support::{metric, wait_until};
 
 /// The lease of a popped job, as a word on it takes it.
 fn lease(job: &Value) -> Value {
@@ -122,6 +124,49 @@ async fn the_words_of_a_pop_are_carried_out_before_it_waits() {
     assert_eq!(counts(&sidecar), [0; 4]);
     let again = sidecar.post("/v1/queues/emails/pop", &json!({"finish": [lease(job)]})).json();
     assert_eq!(verdicts(&again), json!([["b", "finish", "fired"]]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_words_of_a_client_that_hangs_up_are_carried_out() {
+    let fixture = Fixture::new().await;
+    let sidecar = sidecar(&fixture).await;
+    let job = held(&sidecar, &["a"]).remove(0);
+    let pops = || metric(&sidecar.metrics(), r#"dwell_pop_total{queue="emails"}"#);
+    let gone = || sidecar.log().matches("a connection ended early").count();
+    fixture.redis.freeze().unwrap();
+    // The second word waits behind the first one: it is not sent before its client goes away.
+    let mut links = Vec::new();
+    for word in ["touch", "finish"] {
+        let before = pops();
+        links.push(send_pop(&sidecar, "emails", &json!({word: [lease(&job)]})));
+        wait_until("the pop", async || (pops() > before).then_some(())).await;
+    }
+    let before = gone();
+    drop(links.pop());
+    wait_until("the end of its call", async || (gone() > before).then_some(())).await;
+    fixture.redis.thaw().unwrap();
+    wait_until("the end of the job", async || {
+        let queue = sidecar.get("/v1/queues/emails");
+        (queue.status == 200 && queue.json()["reserved"] == 0).then_some(())
+    })
+    .await;
+    assert_eq!(counts(&sidecar), [0; 4]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pop_that_a_stop_ends_has_its_results() {
+    let fixture = Fixture::new().await;
+    let mut sidecar = sidecar(&fixture).await;
+    let job = held(&sidecar, &["a"]).remove(0);
+    let link = send_pop(&sidecar, "emails", &json!({"wait": "60s", "finish": [lease(&job)]}));
+    until_waiting(&sidecar, 1).await;
+    kill_process(Pid::from_raw(i32::try_from(sidecar.pid()).unwrap()).unwrap(), Signal::TERM)
+        .unwrap();
+    let (status, _, told) = answer(link);
+    assert_eq!((status, &told["jobs"]), (200, &json!([])), "{told}");
+    assert_eq!(verdicts(&told), json!([["a", "finish", "finished"]]));
+    let ended = wait_until("its end", async || sidecar.ended()).await;
+    assert!(ended.success(), "{ended}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
