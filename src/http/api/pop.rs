@@ -83,13 +83,14 @@ pub(super) struct Asked {
 /// answer is written gives its jobs back at once.
 ///
 /// `finish`, `fail`, `release` and `touch` are carried out first, as by `POST /v1/leases` and for
-/// jobs of any queue, and the answer has their `results`. What was carried out stands whatever
-/// becomes of the pop: a problem then has the `results`. A problem of the server without them does
-/// not tell what was carried out, and hands out no job: send the call again.
+/// jobs of any queue of the token, and the answer has their `results`. What was carried out stands
+/// whatever becomes of the pop: a problem then has the `results` too. After a problem of the
+/// server, those without a result may have been carried out, and no job is handed out: send them
+/// again.
 #[utoipa::path(post, path = "/v1/queues/{queue}/pop", tag = "queues", params(InPath), request_body = Option<Asked>, responses(
     (status = 200, body = Fetched<'_>, description = "The jobs, none if there are none within the wait"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`redis`: Redis does not answer; `memory`: other pops of the same address have its places to wait, other pops wait for too many queues, or other calls use up the memory"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`redis`: Redis does not answer; `memory`: other pops of the same address have its places to wait, other pops wait for too many queues, or other calls use up the memory; `results` where acknowledgements were carried out"),
 ))]
 pub(super) async fn pop(
     State(api): State<Api>,

@@ -39,7 +39,7 @@ pub struct Problem {
     /// For `conflict`: the existing job.
     #[serde(skip_serializing_if = "Option::is_none")]
     job: Option<Box<view::Job>>,
-    /// Of a pop that fails after its acknowledgements were carried out: their results.
+    /// Of a pop that fails: the results of its acknowledgements that were carried out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<view::LeaseResult>>)]
     results: Option<Box<RawValue>>,
