@@ -12,7 +12,7 @@ use crate::store::error::StoreError;
 use crate::store::queue::batch::Answer;
 
 /// The bounds of the batches for one master. As many run at once as wait side by side at the gate.
-const BOUNDS: Bounds = Bounds { batches: 4, requests: 1024, bytes: 4 << 20 };
+const BOUNDS: Bounds = Bounds { batches: 4, requests: 1024, bytes: 4 << 20, is_withdrawn: true };
 
 type Answered = Result<Answer, StoreError>;
 

@@ -17,6 +17,9 @@ pub struct Bounds {
     pub requests: usize,
     /// The most bytes of one batch, but for a single larger call.
     pub bytes: usize,
+    /// A call whose caller goes away before its batch is sent is not sent: the caller may have made
+    /// another one since, which replaces it.
+    pub is_withdrawn: bool,
 }
 
 /// The size of a call.
@@ -98,15 +101,17 @@ pub struct Turn<C, A> {
 }
 
 impl<C, A> Turn<C, A> {
-    /// Takes the waiting calls whose callers are still there. `None`: no call waits, and the turn is
-    /// over.
+    /// Takes the waiting calls, but for those that are withdrawn. `None`: no call waits, and the turn
+    /// is over.
     pub fn next_batch(&mut self) -> Option<Batch<C, A>> {
         if self.is_over {
             return None;
         }
-        let Bounds { requests, bytes, .. } = self.lane.bounds;
+        let Bounds { requests, bytes, is_withdrawn, .. } = self.lane.bounds;
         let mut state = self.lane.state.lock();
-        state.waiting.retain(|waiting| !waiting.caller.is_closed());
+        if is_withdrawn {
+            state.waiting.retain(|waiting| !waiting.caller.is_closed());
+        }
         if state.waiting.is_empty() {
             state.turns -= 1;
             self.is_over = true;

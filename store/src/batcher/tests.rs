@@ -5,8 +5,10 @@ use super::*;
 
 type Numbers = Batcher<&'static str, u32, u32>;
 
+const BOUNDS: Bounds = Bounds { batches: 1, requests: 10, bytes: 100, is_withdrawn: true };
+
 fn batcher(batches: usize) -> Numbers {
-    Batcher::new(Bounds { batches, requests: 10, bytes: 100 })
+    Batcher::new(Bounds { batches, ..BOUNDS })
 }
 
 fn add(batcher: &Numbers, call: u32) -> (oneshot::Receiver<u32>, Option<Turn<u32, u32>>) {
@@ -57,6 +59,18 @@ fn a_call_whose_caller_went_away_is_not_sent() {
     assert!(none.is_none());
     drop(gone);
     assert!(turn.next_batch().is_none());
+}
+
+#[test]
+fn a_call_that_is_never_withdrawn_is_sent_without_its_caller() {
+    let batcher = Batcher::new(Bounds { is_withdrawn: false, ..BOUNDS });
+    let (gone, turn) = add(&batcher, 1);
+    let mut stays = add(&batcher, 2).0;
+    drop(gone);
+    let batch = turn.unwrap().next_batch().unwrap();
+    assert_eq!(batch.calls, [1, 2]);
+    batch.callers.answer_all([10, 20]);
+    assert_eq!(stays.try_recv(), Ok(20));
 }
 
 #[test]

@@ -143,7 +143,7 @@ impl Queue {
     /// may have been carried out: send it again.
     ///
     /// The acknowledgements of all callers that come while a call of their bucket is out share the
-    /// next one. A caller that goes away before its acknowledgements are sent takes them back.
+    /// next one. They are sent even if their caller goes away meanwhile.
     pub async fn acknowledge(
         &self,
         acknowledgements: &[Acknowledgement],

@@ -42,11 +42,13 @@ impl Lanes {
             batches: namespace.gate.links(),
             requests: MAX_PER_BATCH,
             bytes: MAX_BATCH_BYTES,
+            // Nothing replaces the acknowledgement of a lease.
+            is_withdrawn: false,
         }))
     }
 
-    /// Adds the acknowledgements of one caller to a lane. They are sent, unless the answer is
-    /// dropped before.
+    /// Adds the acknowledgements of one caller to a lane. They are sent even if the answer is
+    /// dropped.
     pub(super) fn add(
         &self,
         namespace: &Arc<Namespace>,
