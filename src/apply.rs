@@ -12,7 +12,7 @@ use crate::events::{JobEvent, Observer};
 use crate::fleet::WakeUps;
 use crate::job::{Action, DeadReason, JobId, Verdict};
 use crate::reconnect::Backoff;
-use crate::request::Request;
+use crate::request::{Act, Request};
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
@@ -227,16 +227,24 @@ impl Apply {
         }
     }
 
-    /// Finishes a job that its consumer holds, without a lease to show. False: the job is not held
-    /// as it was when it was read, or nothing is known.
-    pub async fn finish_held(&self, job: &StoredJob) -> bool {
-        let is_done = self.store.queue.finish_held(job).await;
-        if is_done {
-            let (id, action, verdict) = (&job.id, Action::Finish, Verdict::Finished);
-            let due_ms = Some(job.due_ms());
-            self.events.observe(&JobEvent::Applied { id, set: None, action, verdict, due_ms });
+    /// Finishes a job without a lease to show: as its consumer, if one holds it as it did when the
+    /// job was read; by `otherwise` if not.
+    ///
+    /// # Errors
+    /// As [`Apply::one`].
+    pub async fn finish(&self, job: &StoredJob, otherwise: Act) -> Result<Verdict, StoreError> {
+        let held = self.store.queue.finish_held(job).await;
+        if !matches!(held, Ok(true)) {
+            let verdict = self.one(Request::Act(otherwise)).await?.verdict;
+            // Fired after no answer: the acknowledgement took effect.
+            if held.is_ok() || verdict != Verdict::Fired {
+                return Ok(verdict);
+            }
         }
-        is_done
+        let (id, action, verdict) = (&job.id, Action::Finish, Verdict::Finished);
+        let due_ms = Some(job.due_ms());
+        self.events.observe(&JobEvent::Applied { id, set: None, action, verdict, due_ms });
+        Ok(verdict)
     }
 
     /// Reports the effect of a request.

@@ -207,15 +207,11 @@ impl Service {
         own_queues: &OwnQueues,
     ) -> Result<(), StoreError> {
         // Mostly its consumer holds the job: the acknowledgements of many go together.
-        let is_done = self.inner.apply.finish_held(job).await;
-        let verdict = if is_done {
-            Verdict::Finished
-        } else {
-            self.act(Action::Finish, &job.id, own_queues).await?
-        };
-        match verdict {
+        let finish = act(Action::Finish, &job.id, own_queues);
+        match self.inner.apply.finish(job, finish).await? {
             Verdict::NotFound => {
-                self.act(Action::Cancel, &job.id, own_queues).await?;
+                let cancel = act(Action::Cancel, &job.id, own_queues);
+                self.inner.apply.one(Request::Act(cancel)).await?;
             }
             Verdict::Finished if job.place == Place::Reserved => {
                 job.job()
@@ -226,16 +222,6 @@ impl Service {
             _ => {}
         }
         Ok(())
-    }
-
-    async fn act(
-        &self,
-        action: Action,
-        id: &JobId,
-        own_queues: &OwnQueues,
-    ) -> Result<Verdict, StoreError> {
-        let act = Act { own_queues: Some(own_queues.clone()), ..act_on(action, id.clone(), None) };
-        self.inner.apply.one(Request::Act(act)).await.map(|answer| answer.verdict)
     }
 
     /// Returns the number of ready or dead jobs of a queue.
@@ -307,6 +293,10 @@ impl Service {
     pub(super) async fn purge_ready(&self, queue: &str) -> Result<u64, StoreError> {
         self.inner.apply.store.admin.purge(queue, Place::Ready).await
     }
+}
+
+fn act(action: Action, id: &JobId, own_queues: &OwnQueues) -> Act {
+    Act { own_queues: Some(own_queues.clone()), ..act_on(action, id.clone(), None) }
 }
 
 /// The request of a consumer.

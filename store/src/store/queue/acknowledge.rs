@@ -177,12 +177,18 @@ impl Queue {
     }
 
     /// Finishes a job for a consumer that has no lease to show, if a consumer held the job when it
-    /// was read and still does. False: it does not, or Redis gave no answer.
-    pub async fn finish_held(&self, job: &StoredJob) -> bool {
-        let (Some(queue), Some(proof)) = (job.job().queue(), job.held_by) else { return false };
+    /// was read and still does. False: it does not.
+    ///
+    /// # Errors
+    /// Redis gave no answer: the job may be finished.
+    pub async fn finish_held(&self, job: &StoredJob) -> Result<bool, StoreError> {
+        let (Some(queue), Some(proof)) = (job.job().queue(), job.held_by) else {
+            return Ok(false);
+        };
         let (id, queue, action) = (job.id.clone(), queue.to_owned(), LeaseAction::Finish);
         let answer = self.acknowledge_proven(vec![Proven { id, queue, proof, action }]).await.pop();
-        matches!(answer, Some(Ok(Acknowledged { verdict: LeaseVerdict::Finished, .. })))
+        let is_finished = |answer: Acknowledged| answer.verdict == LeaseVerdict::Finished;
+        Ok(answer.transpose()?.is_some_and(is_finished))
     }
 
     async fn acknowledge_proven(&self, all: Vec<Proven>) -> Answers {

@@ -116,10 +116,13 @@ async fn what_is_wrong_with_one_caller_concerns_no_other() {
 async fn each_caller_of_a_call_that_fails_has_its_error() {
     let mut fixture = Fixture::new(1).await;
     let jobs = fixture.held("q", 4).await;
+    let read = fixture.store.reader.find(&jobs[0].id).await.unwrap().unwrap();
     fixture.server.kill().unwrap();
     for answer in fixture.finish_all(&jobs).await {
         assert!(matches!(answer, Err(Class::Io | Class::Timeout)), "{answer:?}");
     }
+    let finished = fixture.store.queue.finish_held(&read).await;
+    assert!(finished.is_err(), "nobody knows whether the job is finished");
 }
 
 #[tokio::test]
@@ -152,7 +155,7 @@ async fn a_job_is_finished_without_its_lease_while_the_same_consumer_holds_it() 
     let release = LeaseAction::Release { wait_ms: 0 };
     assert_eq!(fixture.say(&job, release).await, Ok(LeaseVerdict::Released));
     let waits = reader.find(&job.id).await.unwrap().unwrap();
-    assert!(!queue.finish_held(&waits).await, "nobody holds the job");
+    assert!(!queue.finish_held(&waits).await.unwrap(), "nobody holds the job");
     let limits = PopLimits {
         ttr_ms: Some(600_000),
         max_ttr_ms: 600_000,
@@ -161,9 +164,9 @@ async fn a_job_is_finished_without_its_lease_while_the_same_consumer_holds_it() 
         room: None,
     };
     assert_eq!(queue.pop([7; 8], 0, "q", limits).await.unwrap().jobs.len(), 1);
-    assert!(!queue.finish_held(&read).await, "another consumer holds the job");
+    assert!(!queue.finish_held(&read).await.unwrap(), "another consumer holds the job");
     let read = reader.find(&job.id).await.unwrap().unwrap();
-    assert!(queue.finish_held(&read).await);
-    assert!(!queue.finish_held(&read).await, "a repeat");
+    assert!(queue.finish_held(&read).await.unwrap());
+    assert!(!queue.finish_held(&read).await.unwrap(), "a repeat");
     assert!(reader.find(&job.id).await.unwrap().is_none());
 }
