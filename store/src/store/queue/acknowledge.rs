@@ -121,6 +121,8 @@ struct Proven {
     id: JobId,
     queue: String,
     proof: Nonce,
+    /// Whether the lease is one of ours. Of a forged one the proof is random, and matches none.
+    is_sealed: bool,
     action: LeaseAction,
 }
 
@@ -133,6 +135,9 @@ impl Proven {
         self.id.as_str().len() + self.queue.len() + error
     }
 }
+
+/// Why an acknowledgement failed that no call took.
+const UNSENT: &str = "redis: an action was not sent";
 
 /// The answers to the acknowledgements of one caller, in their order.
 type Answers = Vec<Result<Acknowledged, StoreError>>;
@@ -155,7 +160,6 @@ impl Queue {
         let mut all = Vec::with_capacity(acknowledgements.len());
         let mut last: Option<(&Lease, Nonce)> = None;
         for Acknowledgement { id, lease, action } in acknowledgements {
-            // A lease with a wrong seal gets a random proof, which matches no lease in Redis.
             let is_sealed = lease.seal == self.namespace.seal(id, lease);
             let proof = match last {
                 _ if !is_sealed => rand::random(),
@@ -171,7 +175,7 @@ impl Queue {
                 last = Some((lease, proof));
             }
             let (id, queue, action) = (id.clone(), lease.queue.clone(), action.clone());
-            all.push(Proven { id, queue, proof, action });
+            all.push(Proven { id, queue, proof, is_sealed, action });
         }
         all
     }
@@ -186,13 +190,14 @@ impl Queue {
             return Ok(false);
         };
         let (id, queue, action) = (job.id.clone(), queue.to_owned(), LeaseAction::Finish);
-        let answer = self.acknowledge_proven(vec![Proven { id, queue, proof, action }]).await.pop();
+        let finish = Proven { id, queue, proof, is_sealed: true, action };
+        let answer = self.acknowledge_proven(vec![finish]).await.pop();
         let is_finished = |answer: Acknowledged| answer.verdict == LeaseVerdict::Finished;
         Ok(answer.transpose()?.is_some_and(is_finished))
     }
 
     async fn acknowledge_proven(&self, all: Vec<Proven>) -> Answers {
-        let mut answers = unsent(all.len());
+        let mut answers = failed(all.len(), UNSENT);
         let layout = self.namespace.layout();
         let mut by_lane: HashMap<Key, (Vec<usize>, Vec<Proven>)> = HashMap::new();
         for (at, proven) in all.into_iter().enumerate() {
@@ -208,8 +213,10 @@ impl Queue {
             calls.push((places, of_call));
         }
         for (places, of_call) in calls {
-            // An error: the runtime of the task that sends ended.
-            for (at, answer) in places.into_iter().zip(of_call.await.unwrap_or_default()) {
+            let of_call = of_call.await.unwrap_or_else(|_| {
+                failed(places.len(), "the instance ended before the store answered")
+            });
+            for (at, answer) in places.into_iter().zip(of_call) {
                 answers[at] = answer;
             }
         }
@@ -217,8 +224,8 @@ impl Queue {
     }
 }
 
-fn unsent(count: usize) -> Answers {
-    vec![Err(StoreError::new(Class::Other, "redis: an action was not sent")); count]
+fn failed(count: usize, why: &str) -> Answers {
+    vec![Err(StoreError::new(Class::Other, why)); count]
 }
 
 #[cfg(test)]

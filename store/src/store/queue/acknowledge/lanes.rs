@@ -76,57 +76,85 @@ impl Key {
 
 /// Sends the batches of a turn, in a task of its own.
 fn send_batches(namespace: Arc<Namespace>, mut turn: Turn<Vec<Proven>, Answers>) {
-    let max_turn = if namespace.gate.links() == 1 { MAX_TURN } else { RESPONSE_TIMEOUT };
     tokio::spawn(async move {
         while let Some(Batch { calls, mut callers }) = turn.next_batch() {
-            let apart = repeating(&calls);
-            let mut together: Vec<Proven> = Vec::new();
-            let mut counts = Vec::with_capacity(calls.len());
+            let (mut together, mut apart) = (Part::default(), Part::default());
+            let go_apart = go_apart(&calls);
             for (at, call) in calls.into_iter().enumerate() {
-                if apart[at] {
-                    send_apart(namespace.clone(), call, callers.take(at));
-                } else {
-                    counts.push((at, call.len()));
-                    together.extend(call);
-                }
+                let part = if go_apart[at] { &mut apart } else { &mut together };
+                part.callers.push((call.len(), callers.take(at)));
+                part.acknowledgements.extend(call);
             }
-            if together.is_empty() {
-                continue;
+            if !together.callers.is_empty() {
+                let answers = within_turn(&namespace, &mut turn, &together.acknowledgements).await;
+                together.answer(answers);
             }
-            let mut passing = std::pin::pin!(pass::carry_out(&namespace, &together));
-            let in_time = clock::timeout(max_turn, passing.as_mut()).await;
-            let answers = match in_time {
-                Some(answers) => answers,
-                None => {
-                    if let Some(next) = turn.pass_on() {
-                        send_batches(namespace.clone(), next);
-                    }
-                    passing.await
-                }
-            };
-            let mut answers = answers.into_iter();
-            for (at, count) in counts {
-                callers.answer(at, answers.by_ref().take(count).collect());
+            if !apart.callers.is_empty() {
+                send_apart(namespace.clone(), apart);
             }
         }
     });
 }
 
-/// Whether each call names an id again, of its own or of a call before. Each repeat of an id is a
-/// round trip more, for which the other callers do not wait.
-pub(super) fn repeating(calls: &[Vec<Proven>]) -> Vec<bool> {
-    let mut ids = HashSet::new();
-    calls.iter().map(|call| !call.iter().all(|proven| ids.insert(&proven.id))).collect()
+/// Carries out acknowledgements. Those that wait go beside them if they take long.
+async fn within_turn(
+    namespace: &Arc<Namespace>,
+    turn: &mut Turn<Vec<Proven>, Answers>,
+    acknowledgements: &[Proven],
+) -> Answers {
+    let max_turn = if namespace.gate.links() == 1 { MAX_TURN } else { RESPONSE_TIMEOUT };
+    let mut passing = std::pin::pin!(pass::carry_out(namespace, acknowledgements));
+    if let Some(answers) = clock::timeout(max_turn, passing.as_mut()).await {
+        return answers;
+    }
+    if let Some(next) = turn.pass_on() {
+        send_batches(namespace.clone(), next);
+    }
+    passing.await
 }
 
-fn send_apart(
-    namespace: Arc<Namespace>,
-    call: Vec<Proven>,
-    caller: Option<oneshot::Sender<Answers>>,
-) {
+/// Sends calls for which the others of their batch do not wait.
+fn send_apart(namespace: Arc<Namespace>, part: Part) {
     tokio::spawn(async move {
-        let answers = pass::carry_out(&namespace, &call).await;
-        // The caller may have gone away.
-        let _ = caller.map(|caller| caller.send(answers));
+        let answers = pass::carry_out(&namespace, &part.acknowledgements).await;
+        part.answer(answers);
     });
+}
+
+/// The calls of a batch that share script calls.
+#[derive(Default)]
+struct Part {
+    /// Those of all calls, in the order of their callers.
+    acknowledgements: Vec<Proven>,
+    /// The number of the acknowledgements of each call, and its caller.
+    callers: Vec<(usize, Option<oneshot::Sender<Answers>>)>,
+}
+
+impl Part {
+    fn answer(self, answers: Answers) {
+        let mut answers = answers.into_iter();
+        for (count, caller) in self.callers {
+            let of_call = answers.by_ref().take(count).collect();
+            // The caller may have gone away.
+            let _ = caller.map(|caller| caller.send(of_call));
+        }
+    }
+}
+
+/// Whether each call goes apart from the others of its batch, and after them, so that those for one
+/// id keep their order:
+///
+/// - It names an id again, of its own or of a call before: each repeat is a round trip more.
+/// - A lease of it is forged: the script may refuse to look for the job, and with it the members of
+///   its call.
+pub(super) fn go_apart(calls: &[Vec<Proven>]) -> Vec<bool> {
+    let mut ids = HashSet::new();
+    calls
+        .iter()
+        .map(|call| {
+            // All are counted, so that each id is noted.
+            let causes = call.iter().filter(|proven| !proven.is_sealed || !ids.insert(&proven.id));
+            causes.count() > 0
+        })
+        .collect()
 }

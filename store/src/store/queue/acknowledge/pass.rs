@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::{Acknowledged, Answers, LeaseAction, LeaseVerdict, Proven, unsent};
+use super::{Acknowledged, Answers, LeaseAction, LeaseVerdict, Proven, UNSENT, failed};
 use crate::clock;
 use crate::job::JobId;
 use crate::store::answer::Items;
@@ -22,7 +22,7 @@ const MAX_ATTEMPTS: usize = 8;
 /// Carries out acknowledgements behind the durability gate, several for one id in their order: one
 /// script call a bucket for those of distinct ids, up to the bounds of a call.
 pub(super) async fn carry_out(namespace: &Namespace, acknowledgements: &[Proven]) -> Answers {
-    let mut answers = unsent(acknowledgements.len());
+    let mut answers = failed(acknowledgements.len(), UNSENT);
     let mut open: Vec<usize> = (0..acknowledgements.len()).collect();
     let mut repairs = Repairs::default();
     let mut alone: HashSet<usize> = HashSet::new();
@@ -114,7 +114,7 @@ fn acknowledge_call(
         .collect();
     let sets: Vec<String> = sets.into_iter().collect();
     let mut call = namespace.script_call(Name::Acknowledge, group.bucket, &sets);
-    for Proven { id, queue, proof, action } in of_group() {
+    for Proven { id, queue, proof, action, .. } in of_group() {
         let (name, more) = match action {
             LeaseAction::Finish => ("finish", String::new()),
             LeaseAction::Fail { wait_ms, error } => {

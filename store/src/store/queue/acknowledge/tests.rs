@@ -125,24 +125,55 @@ async fn each_caller_of_a_call_that_fails_has_its_error() {
     assert!(finished.is_err(), "nobody knows whether the job is finished");
 }
 
+#[test]
+fn calls_with_an_id_of_another_or_a_forged_lease_go_apart() {
+    let of = |is_sealed, id: &str| Proven {
+        id: id.parse().unwrap(),
+        queue: "q".to_owned(),
+        proof: [0; 8],
+        is_sealed,
+        action: LeaseAction::Finish,
+    };
+    let call = |ids: &[&str]| ids.iter().map(|id| of(true, id)).collect::<Vec<_>>();
+    let calls = [
+        call(&["a"]),
+        call(&["b", "c"]),
+        call(&["b", "d"]),
+        call(&["d"]),
+        call(&["e", "e"]),
+        vec![of(false, "f"), of(true, "g")],
+        call(&["f"]),
+        call(&["g"]),
+    ];
+    assert_eq!(lanes::go_apart(&calls), [false, false, true, true, true, true, false, true]);
+}
+
 #[tokio::test]
-async fn callers_with_one_id_go_apart() {
+async fn acknowledgements_of_one_job_keep_their_order() {
     let fixture = Fixture::new(1).await;
-    let job = fixture.held("q", 1).await.remove(0);
-    let of = |action| Acknowledgement { id: job.id.clone(), lease: job.lease.clone(), action };
-    let touch = || of(LeaseAction::Touch { ttr_ms: 60_000 });
-    let other = || Acknowledgement { id: "other".parse().unwrap(), ..touch() };
-    let calls = [vec![touch()], vec![other()], vec![other(), touch()], vec![]];
-    let calls = calls.map(|call| fixture.store.queue.prove(&call));
-    assert_eq!(lanes::repeating(&calls), [false, false, true, false]);
-    let own = [touch(), of(LeaseAction::Finish), touch()];
+    let jobs = fixture.held("q", 3).await;
+    let touch = LeaseAction::Touch { ttr_ms: 60_000 };
+    // All come before the first batch is sent.
+    let answers = tokio::join!(
+        fixture.say(&jobs[0], touch.clone()),
+        fixture.say(&jobs[0], LeaseAction::Finish),
+        fixture.say(&jobs[1], LeaseAction::Finish),
+        fixture.say(&jobs[1], touch.clone()),
+        fixture.say(&jobs[0], LeaseAction::Finish),
+    );
+    let [touched, finished, fired] =
+        [LeaseVerdict::Touched, LeaseVerdict::Finished, LeaseVerdict::Fired].map(Ok);
+    assert_eq!(answers, (touched, finished, finished, fired, fired), "of several callers");
+    let of =
+        |action| Acknowledgement { id: jobs[2].id.clone(), lease: jobs[2].lease.clone(), action };
+    let own = [of(touch.clone()), of(LeaseAction::Finish), of(touch)];
     let answers = fixture.store.queue.acknowledge(&own).await;
     let verdicts: Vec<LeaseVerdict> =
         answers.into_iter().map(|answer| answer.unwrap().verdict).collect();
     assert_eq!(
         verdicts,
         [LeaseVerdict::Touched, LeaseVerdict::Finished, LeaseVerdict::Fired],
-        "those of one caller keep their order"
+        "of one caller"
     );
 }
 
