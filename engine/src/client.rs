@@ -49,6 +49,9 @@ const BROKERS_TTL: Duration = Duration::from_secs(5);
 ///
 /// A call whose future is dropped may be carried out within the next 4 seconds.
 ///
+/// A client and its clones belong to one runtime: a task of one call sends those of others too, and
+/// they fail if the runtime of that task ends.
+///
 /// Every action answers [`Verdict::Fired`] where it came too late.
 #[derive(Clone)]
 pub struct Client {

@@ -77,18 +77,20 @@ impl Key {
 /// Sends the batches of a turn, in a task of its own.
 fn send_batches(namespace: Arc<Namespace>, mut turn: Turn<Vec<Proven>, Answers>) {
     tokio::spawn(async move {
-        while let Some(Batch { calls, mut callers }) = turn.next_batch() {
-            let (mut together, mut apart) = (Part::default(), Part::default());
+        let mut batch = turn.next_batch();
+        while let Some(Batch { calls, mut callers }) = batch {
+            let (mut together, mut apart) = (Joined::default(), Joined::default());
             let go_apart = go_apart(&calls);
             for (at, call) in calls.into_iter().enumerate() {
-                let part = if go_apart[at] { &mut apart } else { &mut together };
-                part.callers.push((call.len(), callers.take(at)));
-                part.acknowledgements.extend(call);
+                let joined = if go_apart[at] { &mut apart } else { &mut together };
+                joined.callers.push((call.len(), callers.take(at)));
+                joined.acknowledgements.extend(call);
             }
-            if !together.callers.is_empty() {
-                let answers = within_turn(&namespace, &mut turn, &together.acknowledgements).await;
-                together.answer(answers);
-            }
+            let answers = within_turn(&namespace, &mut turn, &together.acknowledgements).await;
+            // A caller may end the runtime of this task once it has its answer: a turn without calls
+            // is over before.
+            batch = turn.next_batch();
+            together.answer(answers);
             if !apart.callers.is_empty() {
                 send_apart(namespace.clone(), apart);
             }
@@ -102,6 +104,9 @@ async fn within_turn(
     turn: &mut Turn<Vec<Proven>, Answers>,
     acknowledgements: &[Proven],
 ) -> Answers {
+    if acknowledgements.is_empty() {
+        return Answers::new();
+    }
     let max_turn = if namespace.gate.links() == 1 { MAX_TURN } else { RESPONSE_TIMEOUT };
     let mut passing = std::pin::pin!(pass::carry_out(namespace, acknowledgements));
     if let Some(answers) = clock::timeout(max_turn, passing.as_mut()).await {
@@ -114,23 +119,23 @@ async fn within_turn(
 }
 
 /// Sends calls for which the others of their batch do not wait.
-fn send_apart(namespace: Arc<Namespace>, part: Part) {
+fn send_apart(namespace: Arc<Namespace>, calls: Joined) {
     tokio::spawn(async move {
-        let answers = pass::carry_out(&namespace, &part.acknowledgements).await;
-        part.answer(answers);
+        let answers = pass::carry_out(&namespace, &calls.acknowledgements).await;
+        calls.answer(answers);
     });
 }
 
 /// The calls of a batch that share script calls.
 #[derive(Default)]
-struct Part {
+struct Joined {
     /// Those of all calls, in the order of their callers.
     acknowledgements: Vec<Proven>,
     /// The number of the acknowledgements of each call, and its caller.
     callers: Vec<(usize, Option<oneshot::Sender<Answers>>)>,
 }
 
-impl Part {
+impl Joined {
     fn answer(self, answers: Answers) {
         let mut answers = answers.into_iter();
         for (count, caller) in self.callers {
