@@ -93,7 +93,7 @@ impl<K: Eq + Hash, C, A> Batcher<K, C, A> {
 }
 
 /// The right to send the batches of a lane, one after the other, until no call waits. Dropped
-/// before, as when a runtime ends, it fails the calls that nobody else sends.
+/// before, as when a runtime ends or its task panics, it fails the calls that nobody else sends.
 #[must_use]
 pub struct Turn<C, A> {
     lane: Arc<Lane<C, A>>,

@@ -2,12 +2,14 @@
 //! go with the next.
 
 use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
-use super::{Answers, Proven, pass};
+use super::{Answers, Proven, failed, pass};
 use crate::batcher::{Batch, Batcher, Bounds, Size, Turn};
 use crate::clock;
 use crate::store::client::{RESPONSE_TIMEOUT, SlotLayout};
@@ -108,7 +110,7 @@ async fn within_turn(
         return Answers::new();
     }
     let max_turn = if namespace.gate.links() == 1 { MAX_TURN } else { RESPONSE_TIMEOUT };
-    let mut passing = std::pin::pin!(pass::carry_out(namespace, acknowledgements));
+    let mut passing = std::pin::pin!(carry_out(namespace, acknowledgements));
     if let Some(answers) = clock::timeout(max_turn, passing.as_mut()).await {
         return answers;
     }
@@ -121,9 +123,18 @@ async fn within_turn(
 /// Sends calls for which the others of their batch do not wait.
 fn send_apart(namespace: Arc<Namespace>, calls: Joined) {
     tokio::spawn(async move {
-        let answers = pass::carry_out(&namespace, &calls.acknowledgements).await;
+        let answers = carry_out(&namespace, &calls.acknowledgements).await;
         calls.answer(answers);
     });
+}
+
+/// As [`pass::carry_out`]. A panic fails these acknowledgements, and none that wait.
+async fn carry_out(namespace: &Namespace, acknowledgements: &[Proven]) -> Answers {
+    let passing = AssertUnwindSafe(pass::carry_out(namespace, acknowledgements));
+    passing
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_| failed(acknowledgements.len(), "redis: acknowledge: a pass panicked"))
 }
 
 /// The calls of a batch that share script calls.
