@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 
 use super::*;
-use crate::config::Redis;
+use crate::config::{Durability, Redis};
 use crate::job::{Due, Job};
 use crate::request::NewJob;
 use crate::store::queue::pop::{PopLimits, Popped};
@@ -38,10 +38,21 @@ struct Fixture {
 impl Fixture {
     async fn new(buckets: u16) -> Fixture {
         let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+        Fixture::of(server, buckets, Durability::Memory).await
+    }
+
+    async fn of(server: RedisServer, buckets: u16, durability: Durability) -> Fixture {
         let counter = Arc::new(Counter::default());
-        let settings = Redis { buckets, ..Redis::new(server.url()) };
+        let settings = Redis { buckets, durability, ..Redis::new(server.url()) };
         let store = Store::open(&settings, &[], counter.clone()).await.unwrap();
         Fixture { server, store, counter }
+    }
+
+    /// The number of WAIT calls that the server got.
+    async fn waits(&self) -> usize {
+        let stats = self.server.order(&["INFO", "commandstats"]).await.unwrap();
+        let calls = stats.iter().find_map(|line| line.strip_prefix("cmdstat_wait:calls="));
+        calls.and_then(|calls| calls.split(',').next()).map_or(0, |calls| calls.parse().unwrap())
     }
 
     /// Jobs of this queue that consumers hold.
@@ -123,6 +134,43 @@ async fn each_caller_of_a_call_that_fails_has_its_error() {
     }
     let finished = fixture.store.queue.finish_held(&read).await;
     assert!(finished.is_err(), "nobody knows whether the job is finished");
+}
+
+#[tokio::test]
+async fn callers_do_not_wait_for_a_call_that_hangs() {
+    let fixture = Fixture::new(1).await;
+    let jobs = fixture.held("q", 2).await;
+    fixture.server.freeze().unwrap();
+    let began = clock::now();
+    let first = fixture.say(&jobs[0], LeaseAction::Finish);
+    let second = async {
+        // The batch of the first one is out.
+        tokio::task::yield_now().await;
+        fixture.say(&jobs[1], LeaseAction::Finish).await
+    };
+    let answers = tokio::join!(first, second);
+    let took = began.elapsed();
+    fixture.server.thaw().unwrap();
+    assert_eq!(answers, (Err(Class::Timeout), Err(Class::Timeout)));
+    // A call has five seconds: the second one left before the first one failed.
+    assert!(took < Duration::from_secs(8), "{took:?}");
+}
+
+#[tokio::test]
+async fn callers_share_a_wait_for_durability() {
+    let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let _replica = RedisServer::start(RedisOptions {
+        replica_of: Some(server.port()),
+        ..RedisOptions::default()
+    })
+    .await
+    .unwrap();
+    let fixture = Fixture::of(server, 16, Durability::Replica).await;
+    let jobs = fixture.held("q", 64).await;
+    let before = fixture.waits().await;
+    assert_eq!(fixture.finish_all(&jobs).await, vec![Ok(LeaseVerdict::Finished); 64]);
+    let waits = fixture.waits().await - before;
+    assert!((1..=16).contains(&waits), "{waits} waits for {} jobs", jobs.len());
 }
 
 #[test]
