@@ -130,8 +130,7 @@ fn send_apart(namespace: Arc<Namespace>, calls: Joined) {
 
 /// As [`pass::carry_out`]. A panic fails these acknowledgements, and none that wait.
 async fn carry_out(namespace: &Namespace, acknowledgements: &[Proven]) -> Answers {
-    let passing = AssertUnwindSafe(pass::carry_out(namespace, acknowledgements));
-    passing
+    AssertUnwindSafe(pass::carry_out(namespace, acknowledgements))
         .catch_unwind()
         .await
         .unwrap_or_else(|_| failed(acknowledgements.len(), "redis: acknowledge: a pass panicked"))
