@@ -6,10 +6,12 @@ use std::time::Duration;
 use dwell::apply::Apply;
 use dwell::fleet::{Fleet, WakeUps};
 use dwell::ingest::{Ingest, Parts};
+use dwell::job::{Action, Due, Job, JobId, Verdict};
 use dwell::publisher::Publisher;
 use dwell::readiness::Readiness;
-use dwell::request::RequestRules;
+use dwell::request::{Act, NewJob, RequestRules};
 use dwell::store::Store;
+use dwell::store::queue::pop::PopLimits;
 use dwell::store::reader::lookup::Place;
 use dwell::telemetry::Events;
 use dwell_connectors::memory::Fault;
@@ -268,30 +270,15 @@ async fn a_verdict_that_may_not_have_been_taken_is_published_again() {
 #[tokio::test]
 async fn a_verdict_waits_for_the_link_that_it_is_published_on() {
     let env = Environment::idle(Default::default(), &[("delivery.publish_timeout", "20s")]).await;
-    let store = Arc::new(
-        Store::open(&env.settings.redis, &["main".to_owned()], Arc::new(env.metrics.clone()))
-            .await
-            .unwrap(),
-    );
-    let (_, fleet) = watch::channel(Fleet::alone("test"));
     let source = env.settings.brokers["main"].connector.clone();
     let (publisher, _reports) =
         Publisher::new("main", source.clone(), Duration::from_secs(20), None);
-    let consumers = crate::support::consumers(&store);
     let ingest = Ingest::new(Parts {
         rules: RequestRules::new(&env.settings, "main").unwrap(),
         source,
         rejected: Destination::new("delay.rejected"),
         publisher: publisher.clone(),
-        apply: Apply {
-            wake_ups: WakeUps::new(store.clone(), Default::default(), consumers, fleet),
-            store,
-            retry_ms: Vec::new(),
-            events: Events::new(env.metrics.clone()),
-            traces: Default::default(),
-            batcher: Default::default(),
-            reads: Default::default(),
-        },
+        apply: apply(&env).await,
         readiness: Readiness::new(["main"]),
     });
     let never = CancellationToken::new();
@@ -304,4 +291,52 @@ async fn a_verdict_waits_for_the_link_that_it_is_published_on() {
         () = link => unreachable!("it runs until it is told to stop"),
     }
     assert_eq!(verdicts(&env.broker.published("replies")), ["added"]);
+}
+
+/// What applies requests, without an instance.
+async fn apply(env: &Environment) -> Apply {
+    let store = Arc::new(
+        Store::open(&env.settings.redis, &["main".to_owned()], Arc::new(env.metrics.clone()))
+            .await
+            .unwrap(),
+    );
+    let (_, fleet) = watch::channel(Fleet::alone("test"));
+    let consumers = crate::support::consumers(&store);
+    Apply {
+        wake_ups: WakeUps::new(store.clone(), Default::default(), consumers, fleet),
+        store,
+        retry_ms: Vec::new(),
+        events: Events::new(env.metrics.clone()),
+        traces: Default::default(),
+        batcher: Default::default(),
+        reads: Default::default(),
+    }
+}
+
+#[tokio::test]
+async fn a_finish_whose_acknowledgement_got_no_answer_is_known() {
+    let env = Environment::idle(Default::default(), &[]).await;
+    let apply = apply(&env).await;
+    let Store { queue, reader, .. } = &*apply.store;
+    let id = JobId::new("held").unwrap();
+    let new_job = NewJob::new(Job::for_queue("q", "x"), Due::In(0)).id(id.clone());
+    queue.schedule(&[new_job]).await.unwrap();
+    let limits = PopLimits {
+        ttr_ms: Some(600_000),
+        max_ttr_ms: 600_000,
+        most: 1,
+        most_bytes: 1 << 20,
+        room: None,
+    };
+    let bucket = apply.store.keys().bucket_of(id.as_str());
+    assert_eq!(queue.pop([7; 8], bucket, "q", limits).await.unwrap().jobs.len(), 1);
+    let job = reader.find(&id).await.unwrap().unwrap();
+    env.redis.freeze().unwrap();
+    // Redis carries the acknowledgement out once it goes on.
+    let goes_on = async {
+        env.until_metric(r#"dwell_redis_errors_total{class="timeout"}"#, 1.0).await;
+        env.redis.thaw().unwrap();
+    };
+    let (verdict, ()) = tokio::join!(apply.finish(&job, Act::new(Action::Finish, id)), goes_on);
+    assert_eq!(verdict.unwrap(), Verdict::Finished);
 }
