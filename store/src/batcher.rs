@@ -101,8 +101,8 @@ pub struct Turn<C, A> {
 }
 
 impl<C, A> Turn<C, A> {
-    /// Takes the waiting calls, but for those that are withdrawn. `None`: no call waits, and the turn
-    /// is over.
+    /// Takes the waiting calls, but for those that are withdrawn. `None`: no call waits, and the
+    /// turn is over.
     pub fn next_batch(&mut self) -> Option<Batch<C, A>> {
         if self.is_over {
             return None;

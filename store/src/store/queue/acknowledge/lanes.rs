@@ -89,8 +89,8 @@ fn send_batches(namespace: Arc<Namespace>, mut turn: Turn<Vec<Proven>, Answers>)
                 joined.acknowledgements.extend(call);
             }
             let answers = within_turn(&namespace, &mut turn, &together.acknowledgements).await;
-            // A caller may end the runtime of this task once it has its answer: a turn without calls
-            // is over before.
+            // A caller may end the runtime of this task once it has its answer: a turn without
+            // calls is over before.
             batch = turn.next_batch();
             together.answer(answers);
             if !apart.callers.is_empty() {
