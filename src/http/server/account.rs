@@ -436,12 +436,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn results_follow_the_jobs_however_large_both_are() {
         let job = Job::for_queue("emails", "x");
-        let jobs = || (0..2).map(|_| FetchedJob::peeked("a", &job, 0, 0));
         let of = |count: usize| to_raw_value(&vec!["done"; count]).unwrap();
         for (bytes, results) in
             [(2, of(1)), (2, of(UNRESERVED_ANSWER_BYTES)), (MAX_ESTIMATED_BYTES, of(1))]
         {
             let account = account(1 << 20);
+            let jobs = || (0..2).map(|_| FetchedJob::peeked("a", &job, 0, 0));
             let json = account.json(jobs, Some(&results), bytes, usize::MAX).await.unwrap();
             let whole = Fetched::of(jobs().collect(), Some(&results));
             assert!(json == serde_json::to_vec(&whole).unwrap(), "{bytes}");
