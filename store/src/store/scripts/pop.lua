@@ -84,7 +84,7 @@ while count < most and looked < LOOKED_MAX and not is_cut do
     if size > largest then largest = size end
     if size == 0 then
       push(orphans, id)
-    elseif not (is_known(record) and is_readable(state)) or string.find(id, '%z') then
+    elseif not (is_known(record) and is_readable(state)) or id == '' or string.find(id, '%z') then
       unknown = unknown + 1
     elseif count > 0 and bytes + size > call_bytes or not has_room(size) then
       is_cut = true

@@ -374,6 +374,7 @@ local function answer_again(nonce, settled)
 end
 
 -- pops: nonce -> the ids that this pop handed out, each after '\0'. A repeat of the pop finds them here.
+-- An empty id begins the jobs of the next consumer that shares the pop.
 -- Two hashes take turns, as completed does; the pops of the last 10 s are remembered, up to 64 POPS_MAX of them.
 local POPS_MAX = 1024
 local function remember_pop(pops, pops_old, nonce, text)
