@@ -1,8 +1,8 @@
 //! Pops for the consumers of one process: over all buckets of several queues, and waiting until a
 //! job is there.
 //!
-//! - `asking`: the pops that ask for jobs of a queue at the same time; `calls`: the calls that they
-//!   share.
+//! - `asking`: the pops that ask for jobs of a queue at the same time; `rounds`: the choice of the
+//!   calls that they share; `calls`: these calls.
 //! - `fill`: pops from the buckets of a queue, the one with the oldest job first.
 //! - `guard`: popped jobs that have not reached their consumer; dropped, they go back.
 //! - `heads`: the due time of the first job of each bucket of a queue.
@@ -16,6 +16,7 @@ mod fill;
 mod guard;
 mod heads;
 mod places;
+mod rounds;
 mod waiter;
 mod watch;
 

@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use tokio::sync::oneshot;
 
 use super::guard::PoppedJobs;
+use super::heads::SHARED_JOBS;
+use crate::clock::{self, Instant};
 use crate::store::call::CALL_JOBS;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::pop::PopLimits;
@@ -25,6 +27,10 @@ pub(super) struct Asking {
     pub(super) limits: PopLimits,
     /// Its number in the line.
     number: u64,
+    /// The time since which it asks.
+    since: Instant,
+    /// A call left it without a job.
+    is_again: bool,
     /// Whether it asks the next bucket, where a call leaves it without a job.
     goes_on: bool,
     answer: oneshot::Sender<Result<Answer, StoreError>>,
@@ -43,9 +49,22 @@ impl Asking {
         let (answer, answered) = oneshot::channel();
         let (silence, silent) = oneshot::channel();
         (
-            Asking { limits, number: 0, goes_on, answer, silence: Some(silence) },
+            Asking {
+                limits,
+                number: 0,
+                since: clock::now(),
+                is_again: false,
+                goes_on,
+                answer,
+                silence: Some(silence),
+            },
             Awaited { answer: answered, silence: silent },
         )
+    }
+
+    /// Asks for so many jobs that it shares no call.
+    fn is_large(&self) -> bool {
+        self.limits.most >= SHARED_JOBS
     }
 
     /// The consumer went away.
@@ -99,8 +118,8 @@ fn ended(
 #[derive(Default)]
 pub(super) struct Line {
     pops: VecDeque<Asking>,
-    /// The jobs that they ask for.
-    jobs: usize,
+    /// The pops that share no call. They do not wait for others.
+    large: Vec<Asking>,
     /// The number of the last one that joined.
     last: u64,
 }
@@ -109,30 +128,46 @@ impl Line {
     /// Adds a pop at the end.
     pub(super) fn join(&mut self, pop: Asking) {
         self.last += 1;
-        self.jobs += pop.limits.most;
-        self.pops.push_back(Asking { number: self.last, ..pop });
+        let pop = Asking { number: self.last, ..pop };
+        if pop.is_large() {
+            self.large.push(pop);
+        } else {
+            self.pops.push_back(pop);
+        }
     }
 
     /// Puts pops that a call left without a job back where they were in order.
     pub(super) fn rejoin(&mut self, pops: Vec<Asking>) {
         for pop in pops {
-            let at = self.pops.partition_point(|other| other.number < pop.number);
-            self.jobs += pop.limits.most;
-            self.pops.insert(at, pop);
+            let pop = Asking { is_again: true, ..pop };
+            if pop.is_large() {
+                self.large.push(pop);
+            } else {
+                let at = self.pops.partition_point(|other| other.number < pop.number);
+                self.pops.insert(at, pop);
+            }
         }
     }
 
-    /// Whether a pop asks. Those at the front whose consumer went away leave.
+    /// Whether a pop asks that may share a call. Those at the front whose consumer went away leave.
     pub(super) fn has_next(&mut self) -> bool {
         while self.pops.front().is_some_and(Asking::is_given_up) {
-            self.leave_first();
+            self.pops.pop_front();
         }
         !self.pops.is_empty()
     }
 
-    /// The jobs that all ask for.
-    pub(super) fn jobs(&self) -> usize {
-        self.jobs
+    /// Whether a pop asks.
+    pub(super) fn has_any(&mut self) -> bool {
+        !self.large.is_empty() || self.has_next()
+    }
+
+    /// The jobs that those which share calls ask for together, and whether a call left one of them
+    /// without a job. Those whose consumer went away leave.
+    pub(super) fn asked(&mut self) -> (usize, bool) {
+        self.pops.retain(|pop| !pop.is_given_up());
+        let jobs = self.pops.iter().map(|pop| pop.limits.most).sum();
+        (jobs, self.pops.iter().any(|pop| pop.is_again))
     }
 
     /// Takes the first pops that together ask for so many jobs, as far as one call has room.
@@ -144,21 +179,28 @@ impl Line {
                 break;
             }
             taken += most;
-            pops.extend(self.leave_first());
+            pops.extend(self.pops.pop_front());
         }
         pops
     }
 
-    /// Takes all pops.
+    /// Takes the pops that share no call.
+    pub(super) fn take_large(&mut self) -> Vec<Asking> {
+        self.large.retain(|pop| !pop.is_given_up());
+        std::mem::take(&mut self.large)
+    }
+
+    /// Takes all pops that may share a call.
     pub(super) fn take_all(&mut self) -> VecDeque<Asking> {
-        self.jobs = 0;
         std::mem::take(&mut self.pops)
     }
 
-    fn leave_first(&mut self) -> Option<Asking> {
-        let first = self.pops.pop_front();
-        self.jobs -= first.as_ref().map_or(0, |pop| pop.limits.most);
-        first
+    /// Takes those that ask since this time or longer.
+    pub(super) fn take_since(&mut self, time: Instant) -> Vec<Asking> {
+        let (older, newer): (Vec<_>, Vec<_>) =
+            self.take_all().into_iter().partition(|pop| pop.since <= time);
+        self.pops = newer.into();
+        older
     }
 }
 
@@ -190,21 +232,43 @@ mod tests {
     fn pops_leave_in_their_order_until_they_ask_for_enough() {
         let (mut line, _awaited) = line(&[1, 2, 3, 4, 5]);
         let (first, second) = (line.take(3), line.take(7));
-        assert_eq!((most(&first), most(&second), line.jobs()), (vec![1, 2], vec![3, 4], 5));
+        assert_eq!((most(&first), most(&second)), (vec![1, 2], vec![3, 4]));
+        assert_eq!(line.asked(), (5, false));
         // Their calls left them without a job, that of the later ones first.
         line.rejoin(second);
         line.rejoin(first);
-        assert_eq!((line.jobs(), most(&line.take(10)), line.jobs()), (15, vec![1, 2, 3, 4], 5));
-        assert_eq!((line.take_all().len(), line.jobs(), line.has_next()), (1, 0, false));
+        assert_eq!(line.asked(), (15, true));
+        assert_eq!((most(&line.take(10)), line.asked()), (vec![1, 2, 3, 4], (5, false)));
+        assert_eq!((line.take_all().len(), line.asked(), line.has_any()), (1, (0, false), false));
     }
 
     #[test]
     fn pops_share_a_call_as_far_as_it_has_room() {
-        let (mut line, _awaited) = line(&[1, CALL_JOBS, 1]);
-        assert_eq!(most(&line.take(8)), [1]);
-        assert_eq!(most(&line.take(8)), [CALL_JOBS], "one that asks for enough shares no call");
-        assert_eq!(most(&line.take(8)), [1]);
-        assert!(line.take(8).is_empty());
+        let (mut line, _awaited) = line(&[7; 20]);
+        assert_eq!(line.take(1000).len(), CALL_JOBS / 7);
+        assert_eq!(line.take(1000).len(), 20 - CALL_JOBS / 7);
+        assert!(line.take(1000).is_empty());
+    }
+
+    #[test]
+    fn large_pops_share_no_call() {
+        let (mut line, _awaited) = line(&[1, SHARED_JOBS, CALL_JOBS, 1]);
+        assert_eq!(most(&line.take_large()), [SHARED_JOBS, CALL_JOBS]);
+        assert_eq!((most(&line.take(100)), line.has_any()), (vec![1, 1], false));
+        let (large, _answer) = asking(SHARED_JOBS);
+        line.rejoin(vec![large]);
+        assert!(line.has_any() && !line.has_next());
+    }
+
+    #[test]
+    fn pops_that_ask_for_less_time_stay() {
+        let (mut line, mut awaited) = line(&[1, 2]);
+        let time = clock::now();
+        let (mut later, answer) = asking(3);
+        later.since = time + std::time::Duration::from_millis(1);
+        line.join(later);
+        awaited.push(answer);
+        assert_eq!((most(&line.take_since(time)), most(&line.take(9))), (vec![1, 2], vec![3]));
     }
 
     #[test]
@@ -213,7 +277,9 @@ mod tests {
         for at in [4, 2, 0] {
             awaited.remove(at);
         }
-        assert_eq!((most(&line.take(100)), line.has_next(), line.jobs()), (vec![2, 4], false, 0));
+        assert_eq!(line.asked(), (6, false));
+        awaited.remove(0);
+        assert_eq!((most(&line.take(100)), line.has_next()), (vec![4], false));
     }
 
     #[tokio::test]

@@ -1,10 +1,11 @@
 //! Calls that pop from one bucket, each for one or several pops.
 
 use std::pin::pin;
+use std::sync::Arc;
 
 use super::asking::{Answer, Asking};
 use super::heads::SILENT_MASTER_TIMEOUT;
-use super::watch::Call;
+use super::watch::{Call, Watch};
 use super::{Consumers, PoppedJobs, guard};
 use crate::clock;
 use crate::events::JobEvent;
@@ -18,47 +19,71 @@ use crate::store::record::Nonce;
 /// The pause of a bucket whose head cannot be read, µs.
 const BLOCKED_RETRY_US: i64 = 1_000_000;
 
+/// The answer of a call.
+struct Answered {
+    /// The jobs of each pop.
+    portions: Vec<Portion>,
+    /// The jobs that are over by their own end, or too late at their first pop.
+    over: Vec<Acknowledgement>,
+}
+
+/// The jobs that one of the pops of a call gets.
+struct Portion {
+    jobs: PoppedJobs,
+    /// Others were over.
+    had_over: bool,
+}
+
 impl Consumers {
     /// Makes one call for these pops, and answers each: with its jobs, or with the error of the
     /// call. Those without a job ask again. A task of its own: if a consumer goes away, or gets
     /// jobs of another master first, its answer gives the jobs back.
     pub(super) async fn make(self, call: Call, mut pops: Vec<Asking>) {
         let limits: Vec<PopLimits> = pops.iter().map(|pop| pop.limits).collect();
-        let popped = {
-            let mut popping = pin!(self.pop_bucket(&call, &limits));
-            loop {
-                if !self.inner.store.is_cluster() {
-                    break popping.as_mut().await;
-                }
-                match clock::timeout(SILENT_MASTER_TIMEOUT, popping.as_mut()).await {
-                    Some(popped) => break popped,
-                    None => {
-                        pops.iter_mut().for_each(Asking::is_silent);
-                        call.is_silent();
-                    }
-                }
-            }
+        let silent = || {
+            pops.iter_mut().for_each(Asking::is_silent);
+            call.is_silent();
         };
-        match popped {
-            Ok(Some(popped)) => {
-                let mut left = Vec::new();
-                for (pop, jobs) in pops.into_iter().zip(popped) {
-                    if pop.asks_again() && jobs.is_empty() && !jobs.is_closed() {
+        let answered = self.wait_for(self.pop_bucket(&call, &limits), silent).await;
+        match answered {
+            Ok(Some(Answered { portions, over })) => {
+                let (mut left, mut waiting) = (Vec::new(), Vec::new());
+                for (pop, Portion { jobs, had_over }) in pops.into_iter().zip(portions) {
+                    if had_over {
+                        waiting.push((pop, jobs));
+                    } else if let Some(pop) = hand_out(pop, jobs) {
                         left.push(pop);
-                    } else {
-                        pop.answer(Ok(Answer::Popped(jobs)));
                     }
                 }
                 call.ask_again(left);
+                // The end of a job may wait for the durability level. The next calls do not.
+                let watch = call.watch();
+                drop(call);
+                if !over.is_empty() {
+                    self.remove(&watch, &over, waiting).await;
+                }
             }
             Ok(None) => pops.into_iter().for_each(|pop| pop.answer(Ok(Answer::Paused))),
             Err(error) => {
-                pops.into_iter().for_each(|pop| pop.answer(Err(error.clone())));
                 if error.class == Class::Timeout && !self.inner.store.is_cluster() {
                     call.fail_others(&error);
                 }
+                pops.into_iter().for_each(|pop| pop.answer(Err(error.clone())));
             }
         }
+    }
+
+    /// Waits for an answer, and tells each time that a master of a cluster has been silent for
+    /// [`SILENT_MASTER_TIMEOUT`].
+    async fn wait_for<T>(&self, answer: impl Future<Output = T>, mut silent: impl FnMut()) -> T {
+        let mut answer = pin!(answer);
+        while self.inner.store.is_cluster() {
+            match clock::timeout(SILENT_MASTER_TIMEOUT, answer.as_mut()).await {
+                Some(answer) => return answer,
+                None => silent(),
+            }
+        }
+        answer.await
     }
 
     /// Pops the jobs of each of these consumers; `None`: the queue is paused.
@@ -66,7 +91,7 @@ impl Consumers {
         &self,
         call: &Call,
         limits: &[PopLimits],
-    ) -> Result<Option<Vec<PoppedJobs>>, StoreError> {
+    ) -> Result<Option<Answered>, StoreError> {
         let (nonce, bucket, queue): (Nonce, _, _) = (rand::random(), call.bucket, call.queue());
         let popped = match self.inner.store.queue.pop_for(nonce, bucket, queue, limits).await {
             Ok(popped) => popped,
@@ -99,48 +124,59 @@ impl Consumers {
             && !popped.portions.iter().any(|portion| portion.is_cut);
         let next = popped.next_ms.map(|ms| ms.saturating_mul(1000).saturating_sub(popped.now_us));
         call.took(popped.jobs.len(), if is_blocked { Some(BLOCKED_RETRY_US) } else { next });
-        let mut jobs = popped.jobs.into_iter();
-        let mut portions: Vec<Vec<Popped>> = popped
-            .portions
-            .iter()
-            .map(|portion| jobs.by_ref().take(portion.jobs).collect())
-            .collect();
-        self.classify(queue, &mut portions, popped.now_us).await;
-        let handed_out = portions.into_iter().zip(&popped.portions).map(|(jobs, portion)| {
-            let mut jobs = PoppedJobs::of(self, nonce, bucket, queue, jobs);
+        let (mut jobs, mut over) = (popped.jobs.into_iter(), Vec::new());
+        let portions = popped.portions.iter().map(|portion| {
+            let mine = jobs.by_ref().take(portion.jobs).collect();
+            let kept = self.without_over(mine, popped.now_us, &mut over);
+            let had_over = kept.len() < portion.jobs;
+            let mut jobs = PoppedJobs::of(self, nonce, bucket, queue, kept);
             if portion.is_cut {
                 jobs.close();
             }
-            jobs
+            Portion { jobs, had_over }
         });
-        Ok(Some(handed_out.collect()))
+        let portions = portions.collect();
+        Ok(Some(Answered { portions, over }))
     }
 
-    /// Removes the jobs that are over by their own end, or too late at their first pop.
-    async fn classify(&self, queue: &str, portions: &mut [Vec<Popped>], now_us: i64) {
-        let mut acknowledgements = Vec::new();
-        for jobs in portions {
-            let mut kept = Vec::with_capacity(jobs.len());
-            for popped in std::mem::take(jobs) {
-                let (job, state) = (&popped.record.job, popped.state.progress());
-                match delivery::popped(job, state, self.inner.rules, now_us / 1000) {
-                    None => kept.push(popped),
-                    Some(fate) => acknowledgements.push(Acknowledgement {
-                        id: popped.id,
-                        lease: popped.lease,
-                        action: action_of(fate),
-                    }),
-                }
+    /// These jobs without those that are over, whose ends are added to `over`.
+    fn without_over(
+        &self,
+        jobs: Vec<Popped>,
+        now_us: i64,
+        over: &mut Vec<Acknowledgement>,
+    ) -> Vec<Popped> {
+        let mut kept = Vec::with_capacity(jobs.len());
+        for popped in jobs {
+            let (job, state) = (&popped.record.job, popped.state.progress());
+            match delivery::popped(job, state, self.inner.rules, now_us / 1000) {
+                None => kept.push(popped),
+                Some(fate) => over.push(Acknowledgement {
+                    id: popped.id,
+                    lease: popped.lease,
+                    action: action_of(fate),
+                }),
             }
-            *jobs = kept;
         }
-        if acknowledgements.is_empty() {
-            return;
-        }
+        kept
+    }
+
+    /// Removes jobs that are over, and then answers the pops that had some of them. One that is
+    /// left without a job goes on with other masters where this one is silent.
+    async fn remove(
+        &self,
+        watch: &Arc<Watch>,
+        over: &[Acknowledgement],
+        mut waiting: Vec<(Asking, PoppedJobs)>,
+    ) {
+        let silent = || {
+            let left = waiting.iter_mut().filter(|(_, jobs)| jobs.is_empty());
+            left.for_each(|(pop, _)| pop.is_silent());
+        };
         // After an error the lease ends, and the job is judged again.
-        let answers = self.inner.store.queue.acknowledge(&acknowledgements).await;
-        for (action, answer) in acknowledgements.iter().zip(answers) {
-            let (set, id) = (DueSet::Queue(queue), &action.id);
+        let answers = self.wait_for(self.inner.store.queue.acknowledge(over), silent).await;
+        for (action, answer) in over.iter().zip(answers) {
+            let (set, id) = (DueSet::Queue(&watch.queue), &action.id);
             let event = match (&action.action, answer) {
                 (
                     LeaseAction::Bury { reason, error },
@@ -153,7 +189,18 @@ impl Consumers {
             };
             self.inner.observer.observe(&event);
         }
+        let left = waiting.into_iter().filter_map(|(pop, jobs)| hand_out(pop, jobs)).collect();
+        watch.join_again(self, left);
     }
+}
+
+/// Answers a pop with these jobs. A pop that asks again, for want of a job, is returned.
+fn hand_out(pop: Asking, jobs: PoppedJobs) -> Option<Asking> {
+    if pop.asks_again() && jobs.is_empty() && !jobs.is_closed() {
+        return Some(pop);
+    }
+    pop.answer(Ok(Answer::Popped(jobs)));
+    None
 }
 
 /// The lease action that gives a popped job this fate.

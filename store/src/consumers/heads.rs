@@ -9,8 +9,9 @@ use crate::clock::{self, Instant};
 /// the buckets of the others are served meanwhile.
 pub(super) const SILENT_MASTER_TIMEOUT: Duration = Duration::from_millis(250);
 /// The jobs from which a call of several pops grows no more while other buckets have due jobs: a
-/// job costs a third of what it costs alone, and the order stays close to that of the due times.
-const SHARED_JOBS: usize = 8;
+/// job costs a third of what it costs alone, and the order stays close to that of the due times. A
+/// pop of so many jobs shares no call.
+pub(super) const SHARED_JOBS: usize = 8;
 
 /// The first jobs of all buckets of a queue.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(super) struct Heads {
     zero: Instant,
     /// Numbers pops and looks in the order in which they began.
     calls: u64,
+    /// The last pop found fewer due jobs than it asked for.
+    is_sparse: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -59,6 +62,12 @@ impl Head {
         due_us.saturating_add(self.step_us.unwrap_or(apart_us).saturating_mul(taken))
     }
 
+    /// The pops on their way take all jobs that are known to be due, as the next one is expected
+    /// then.
+    fn is_spoken_for(&self, expected_us: i64, now_us: i64) -> bool {
+        self.out.1 > 0 && (self.step_us.is_none() || expected_us > now_us)
+    }
+
     /// Notes the due time of the first job that the call with number `call` found.
     fn tell(&mut self, call: u64, due_us: Option<i64>) {
         if call < self.told {
@@ -80,6 +89,7 @@ impl Heads {
             last: 0,
             zero: clock::now(),
             calls: 0,
+            is_sparse: false,
         }
     }
 
@@ -93,30 +103,41 @@ impl Heads {
     /// jobs as it asks for, so that pops beside each other spread. `is_alone`: of the buckets
     /// without a pop on its way.
     pub(super) fn oldest(&self, now: Instant, is_alone: bool) -> Option<u16> {
-        self.oldest_of(now, |head| !is_alone || head.out.0 == 0)
+        self.oldest_of(now, |head, _| !is_alone || head.out.0 == 0)
     }
 
     /// The bucket with the oldest due first job of the masters that have none of these buckets.
+    /// While another master has one, none whose due jobs are taken by the pops on their way.
     pub(super) fn oldest_beside(&self, now: Instant, buckets: &[u16]) -> Option<u16> {
         if !self.is_cluster {
             return buckets.is_empty().then(|| self.oldest(now, false)).flatten();
         }
-        let heads = buckets.iter().filter_map(|bucket| self.buckets.get(usize::from(*bucket)));
-        let homes: Vec<usize> = heads.map(|head| head.home).collect();
-        self.oldest_of(now, |head| !homes.contains(&head.home))
+        let (busy, now_us) = (self.masters_of(buckets), self.us(now, 0));
+        self.oldest_of(now, |head, expected_us| {
+            !busy.contains(&head.home)
+                && (busy.is_empty() || !head.is_spoken_for(expected_us, now_us))
+        })
     }
 
-    /// The bucket with the oldest due first job, of those that are meant.
-    fn oldest_of(&self, now: Instant, is_meant: impl Fn(&Head) -> bool) -> Option<u16> {
+    /// The masters of these buckets.
+    fn masters_of(&self, buckets: &[u16]) -> Vec<usize> {
+        let heads = buckets.iter().filter_map(|bucket| self.buckets.get(usize::from(*bucket)));
+        heads.map(|head| head.home).collect()
+    }
+
+    /// The bucket with the oldest due first job, of those that are meant by the head and the due
+    /// time of the job that the next pop is expected to find.
+    fn oldest_of(&self, now: Instant, is_meant: impl Fn(&Head, i64) -> bool) -> Option<u16> {
         let (now_us, silent, count) = (self.us(now, 0), self.silent(now), self.buckets.len());
         let apart_us = self.apart_us(now_us)?;
         let rank = |(at, head): (usize, &Head)| {
             let due_us = head.due_us.filter(|us| *us <= now_us)?;
-            if !is_meant(head) || silent.contains(&head.home) {
+            let expected_us = head.expected_us(due_us, apart_us);
+            if silent.contains(&head.home) || !is_meant(head, expected_us) {
                 return None;
             }
-            let expected_us = head.expected_us(due_us, apart_us).min(now_us);
-            Some(((expected_us, head.out.0, (at + count - self.last - 1) % count), at))
+            let turn = (at + count - self.last - 1) % count;
+            Some(((expected_us.min(now_us), head.out.0, turn), at))
         };
         let (_, at) = self.buckets.iter().enumerate().filter_map(rank).min()?;
         u16::try_from(at).ok()
@@ -132,19 +153,32 @@ impl Heads {
     }
 
     /// The jobs that one call asks of this bucket, where pops ask for so many together: as many as
-    /// are expected to be due there, up to [`SHARED_JOBS`], or more if all due buckets together
-    /// have to serve them.
-    pub(super) fn share(&self, bucket: u16, jobs: usize, now: Instant) -> usize {
-        let now_us = self.us(now, 0);
-        let is_due = |head: &&Head| head.due_us.is_some_and(|us| us <= now_us);
-        let buckets = self.buckets.iter().filter(is_due).count().max(1);
+    /// are expected to be due there, up to [`SHARED_JOBS`], or more if all due buckets of the
+    /// masters that have none of the buckets `out` have to serve them. `is_again`: a call left one
+    /// of these pops without a job, so more than an even share is not expected anywhere.
+    pub(super) fn share(
+        &self,
+        bucket: u16,
+        (jobs, is_again): (usize, bool),
+        out: &[u16],
+        now: Instant,
+    ) -> usize {
+        let (now_us, silent, busy) = (self.us(now, 0), self.silent(now), self.masters_of(out));
+        let is_due = |head: &&Head| {
+            head.due_us.is_some_and(|us| us <= now_us)
+                && !silent.contains(&head.home)
+                && !busy.contains(&head.home)
+        };
+        let even = jobs.div_ceil(self.buckets.iter().filter(is_due).count().max(1));
         let expected = || {
             let (head, apart_us) = (self.buckets.get(usize::from(bucket))?, self.apart_us(now_us)?);
             let late_us = now_us.saturating_sub(head.expected_us(head.due_us?, apart_us)).max(0);
             usize::try_from(late_us / head.step_us.unwrap_or(apart_us).max(1)).ok()
         };
-        let expected = expected().map_or(1, |jobs| jobs.saturating_add(1));
-        jobs.div_ceil(buckets).max(expected.min(SHARED_JOBS))
+        let expected = expected().map_or(1, |jobs| jobs.saturating_add(1)).min(SHARED_JOBS);
+        let share = if is_again || self.is_sparse { even } else { even.max(expected) };
+        // The masters with calls may have the jobs for the others.
+        if busy.is_empty() { share } else { share.min(expected) }
     }
 
     /// The time at which the next bucket without a pop on its way has a due job.
@@ -179,15 +213,17 @@ impl Heads {
         self.calls
     }
 
-    /// A pop took so many jobs and left a first one that is due in so many µs.
+    /// A pop took so many jobs of those that it asked for, and left a first one that is due in so
+    /// many µs.
     pub(super) fn pop_took(
         &mut self,
         bucket: u16,
         call: u64,
-        jobs: usize,
+        (jobs, asked): (usize, usize),
         ahead_us: Option<i64>,
         now: Instant,
     ) {
+        self.is_sparse = jobs < asked && ahead_us.is_none_or(|us| us > 0);
         let due_us = ahead_us.map(|us| self.us(now, us));
         let Some(head) = self.buckets.get_mut(usize::from(bucket)) else { return };
         if let (Some(before), Some(after), Ok(jobs @ 1..), true) =
@@ -308,7 +344,7 @@ mod tests {
     fn pop(heads: &mut Heads, bucket: u16, step_ms: i64) {
         let (zero, next_us) = (heads.zero, due_ms(heads, bucket).map(|ms| 1000 * (ms + step_ms)));
         let call = heads.pop_begins(bucket, 1, zero);
-        heads.pop_took(bucket, call, 1, next_us, zero);
+        heads.pop_took(bucket, call, (1, 1), next_us, zero);
         heads.pop_ends(bucket, 1, zero);
     }
 
@@ -352,9 +388,9 @@ mod tests {
         assert_eq!([due_ms(&heads, 0), due_ms(&heads, 1)], [None, Some(100)]);
         let first = heads.pop_begins(1, 1, zero);
         let second = heads.pop_begins(1, 1, zero);
-        heads.pop_took(1, second, 1, Some(300_000), zero);
+        heads.pop_took(1, second, (1, 1), Some(300_000), zero);
         // Its answer is older.
-        heads.pop_took(1, first, 1, Some(200_000), zero);
+        heads.pop_took(1, first, (1, 1), Some(200_000), zero);
         assert_eq!(due_ms(&heads, 1), Some(300));
     }
 
@@ -381,16 +417,22 @@ mod tests {
     fn a_call_of_several_pops_asks_for_the_jobs_that_are_expected_to_be_due() {
         let mut heads = heads(&[Some(0), Some(0), Some(900), None], false);
         let now = heads.zero + Duration::from_secs(1);
+        let share = |heads: &Heads, bucket, jobs| heads.share(bucket, (jobs, false), &[], now);
         // Three buckets are due, and their first jobs are 300 ms apart.
-        assert_eq!([0, 2, 3].map(|bucket| heads.share(bucket, 3, now)), [4, 1, 1]);
-        assert_eq!(heads.share(0, 100, now), 34, "the due buckets together serve all");
+        assert_eq!([0, 2, 3].map(|bucket| share(&heads, bucket, 3)), [4, 1, 1]);
+        assert_eq!(share(&heads, 0, 100), 34, "the due buckets together serve all");
         // Their distance gets known.
         pop(&mut heads, 0, 10);
-        assert_eq!(heads.share(0, 3, now), SHARED_JOBS);
+        assert_eq!(share(&heads, 0, 3), SHARED_JOBS);
+        assert_eq!(heads.share(0, (3, true), &[], now), 1, "a call left one of them without a job");
         pop(&mut heads, 1, 990);
-        assert_eq!(heads.share(1, 1, now), 1);
+        assert_eq!(share(&heads, 1, 1), 1);
         heads.pop_begins(0, 98, now);
-        assert_eq!(heads.share(0, 1, now), 2, "others take the jobs before");
+        assert_eq!(share(&heads, 0, 1), 2, "others take the jobs before");
+        // The next one would be due later.
+        let call = heads.pop_begins(2, 2, now);
+        heads.pop_took(2, call, (1, 2), Some(1), now);
+        assert_eq!(share(&heads, 0, 2), 1, "a call found fewer jobs than it asked for");
     }
 
     #[test]

@@ -11,8 +11,9 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::Consumers;
-use super::asking::{Answer, Asking, Line};
+use super::asking::{Answer, Asking};
 use super::heads::{Heads, SILENT_MASTER_TIMEOUT};
+use super::rounds::{Begun, Rounds};
 use super::waiter::{Shared, Waiter};
 use crate::clock::{self, Instant};
 use crate::store::error::{Class, StoreError};
@@ -39,10 +40,8 @@ pub(super) struct Watch {
 
 struct State {
     heads: Heads,
-    /// The pops that ask for due jobs.
-    line: Line,
-    /// The buckets of the calls of such pops that are out.
-    out: Vec<u16>,
+    /// The pops that ask for due jobs, and their calls.
+    rounds: Rounds,
     waiting: VecDeque<Weak<Shared<Call>>>,
     /// The time of the last pop from the queue.
     used: Instant,
@@ -64,14 +63,15 @@ struct Looked {
     result: Result<(), StoreError>,
 }
 
-/// A call that pops from one bucket, from its choice to its end.
+/// A call that pops from one bucket, from its choice to its answer.
 pub(super) struct Call {
     pub(super) bucket: u16,
     watch: Arc<Watch>,
     consumers: Consumers,
     number: u64,
     jobs: usize,
-    /// The call is for pops of the line. The next ones wait for its end.
+    began: Instant,
+    /// The call is for pops of the line. The next ones wait for its answer.
     is_of_line: bool,
 }
 
@@ -80,12 +80,16 @@ impl Call {
         &self.watch.queue
     }
 
+    pub(super) fn watch(&self) -> Arc<Watch> {
+        self.watch.clone()
+    }
+
     /// The pop took so many jobs, and left a first one that is due in so many µs.
     pub(super) fn took(&self, jobs: usize, ahead_us: Option<i64>) {
         self.watch.state.lock().heads.pop_took(
             self.bucket,
             self.number,
-            jobs,
+            (jobs, self.jobs),
             ahead_us,
             clock::now(),
         );
@@ -103,7 +107,7 @@ impl Call {
 
     /// Has pops that got no job ask again, before those that came later.
     pub(super) fn ask_again(&self, pops: Vec<Asking>) {
-        self.watch.state.lock().line.rejoin(pops);
+        self.watch.state.lock().rounds.line.rejoin(pops);
     }
 
     /// Has the other pops go on with the masters that answer.
@@ -111,10 +115,14 @@ impl Call {
         self.watch.begin_calls(&self.consumers);
     }
 
-    /// Gives the pops that wait for the end of this call its error: else the last of many would
-    /// wait for as many calls.
+    /// Gives the pops that waited for this call nearly as long as it lasted its error: else they
+    /// would wait for another one as long. Those that came later have a call of their own.
     pub(super) fn fail_others(&self, error: &StoreError) {
-        let pops = self.watch.state.lock().line.take_all();
+        if !self.is_of_line {
+            return;
+        }
+        let time = self.began + SILENT_MASTER_TIMEOUT;
+        let pops = self.watch.state.lock().rounds.line.take_since(time);
         pops.into_iter().for_each(|pop| pop.answer(Err(error.clone())));
     }
 }
@@ -123,16 +131,14 @@ impl Drop for Call {
     fn drop(&mut self) {
         let mut state = self.watch.state.lock();
         state.heads.pop_ends(self.bucket, self.jobs, clock::now());
-        if self.is_of_line
-            && let Some(at) = state.out.iter().position(|at| *at == self.bucket)
-        {
-            state.out.swap_remove(at);
+        if self.is_of_line {
+            state.rounds.end(self.bucket);
         }
-        let has_next = state.line.has_next();
+        let has_any = state.rounds.line.has_any();
         self.watch.changed(state);
         // Without a runtime the process ends. A call that ends with it must not begin the next one
         // here.
-        if has_next && let Ok(runtime) = Handle::try_current() {
+        if has_any && let Ok(runtime) = Handle::try_current() {
             let (watch, consumers) = (self.watch.clone(), self.consumers.clone());
             runtime.spawn(async move { watch.begin_calls(&consumers) });
         }
@@ -144,8 +150,7 @@ impl Watch {
         let heads = Heads::new(buckets, is_cluster);
         let state = State {
             heads,
-            line: Line::default(),
-            out: Vec::new(),
+            rounds: Rounds::default(),
             waiting: VecDeque::new(),
             used: clock::now(),
             look_at: None,
@@ -197,51 +202,44 @@ impl Watch {
         }
     }
 
-    /// Has a pop ask for due jobs: at once if no call of such pops is out, else together with the
-    /// others that ask meanwhile.
+    /// Has a pop ask for due jobs: at once if it is large or no call of the line is out, else
+    /// together with the others that ask meanwhile.
     pub(super) fn join(self: &Arc<Self>, consumers: &Consumers, pop: Asking) {
-        self.state.lock().line.join(pop);
+        self.state.lock().rounds.line.join(pop);
         self.begin_calls(consumers);
     }
 
-    /// Begins the calls of the pops that ask, each to the bucket whose first job is the oldest, but
-    /// none to a master with such a call. Looks at all buckets beside them if the last look is too
-    /// old.
+    /// Has pops that got no job ask again, before those that came later.
+    pub(super) fn join_again(self: &Arc<Self>, consumers: &Consumers, pops: Vec<Asking>) {
+        self.state.lock().rounds.line.rejoin(pops);
+        self.begin_calls(consumers);
+    }
+
+    /// Begins the calls of the pops that ask. Looks at all buckets beside them if the last look is
+    /// too old.
     fn begin_calls(self: &Arc<Self>, consumers: &Consumers) {
         let now = clock::now();
-        let (mut calls, mut unserved) = (Vec::new(), VecDeque::new());
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        state.used = now;
-        let (out, jobs) = (state.out.clone(), state.line.jobs());
-        while state.line.has_next() {
-            let Some(bucket) = state.heads.oldest_beside(now, &out) else {
-                if state.heads.oldest(now, false).is_none() {
-                    unserved = state.line.take_all();
-                }
-                break;
-            };
-            let pops = state.line.take(state.heads.share(bucket, jobs, now));
-            let jobs = pops.iter().map(|pop| pop.limits.most).sum();
-            let number = state.heads.pop_begins(bucket, jobs, now);
-            state.out.push(bucket);
-            let (watch, consumers) = (self.clone(), consumers.clone());
-            let call = Call { bucket, watch, consumers, number, jobs, is_of_line: true };
-            calls.push((call, pops));
-        }
-        let is_time = !calls.is_empty() && state.is_time_to_look(now);
-        if is_time {
-            state.look_at = Some(now + FLOOR_POLL_INTERVAL);
-        }
-        drop(guard);
+        let (calls, unserved, is_time) = {
+            let mut guard = self.state.lock();
+            let state = &mut *guard;
+            state.used = now;
+            let (calls, unserved) = state.rounds.begin(&mut state.heads, now);
+            let is_time = !calls.is_empty() && state.is_time_to_look(now);
+            if is_time {
+                state.look_at = Some(now + FLOOR_POLL_INTERVAL);
+            }
+            (calls, unserved, is_time)
+        };
         if is_time {
             let (watch, consumers) = (self.clone(), consumers.clone());
             tokio::spawn(async move { watch.look_since(&consumers, now).await });
         }
         unserved.into_iter().for_each(|pop| pop.answer(Ok(Answer::NoneDue)));
-        for (call, pops) in calls {
-            let consumers = consumers.clone();
-            tokio::spawn(async move { consumers.make(call, pops).await });
+        for Begun { bucket, number, jobs, is_of_line, pops } in calls {
+            let (watch, consumers) = (self.clone(), consumers.clone());
+            let maker = consumers.clone();
+            let call = Call { bucket, watch, consumers, number, jobs, began: now, is_of_line };
+            tokio::spawn(async move { maker.make(call, pops).await });
         }
     }
 
@@ -387,7 +385,8 @@ impl Watch {
             };
             let number = state.heads.pop_begins(bucket, 1, now);
             let (watch, consumers) = (self.clone(), consumers.clone());
-            let call = Call { bucket, watch, consumers, number, jobs: 1, is_of_line: false };
+            let (jobs, is_of_line) = (1, false);
+            let call = Call { bucket, watch, consumers, number, jobs, began: now, is_of_line };
             // A refused call ends, which locks the state.
             drop(state);
             waiter.give(Ok(call));
