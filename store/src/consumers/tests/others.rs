@@ -1,10 +1,27 @@
 //! Other processes, and masters of a cluster that do not answer.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use dwell_testkit::servers::RedisCluster;
 
 use super::*;
 use crate::config::RedisMode;
 use crate::fleet;
+use crate::store::CallObserver;
+use crate::store::error::Class;
+use crate::store::scripts::Name;
+
+/// The number of calls that timed out.
+#[derive(Default)]
+struct Timeouts(AtomicUsize);
+
+impl CallObserver for Timeouts {
+    fn called(&self, _: Name, _: Duration) {}
+
+    fn failed(&self, class: Class) {
+        self.0.fetch_add(usize::from(class == Class::Timeout), Ordering::SeqCst);
+    }
+}
 
 #[tokio::test]
 async fn other_processes_hear_of_a_resume() {
@@ -46,15 +63,16 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 
 /// A cluster without failover, a job due now in each bucket, and which buckets are on its first
 /// master.
-async fn cluster() -> (RedisCluster, Arc<Store>, Consumers, Vec<bool>) {
+async fn cluster(
+    observer: Arc<dyn CallObserver>,
+) -> (RedisCluster, Arc<Store>, Consumers, Vec<bool>) {
     let more = [("cluster-require-full-coverage", "no"), ("cluster-replica-no-failover", "yes")];
     let more = more.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let cluster =
         RedisCluster::start(RedisOptions { more, ..RedisOptions::default() }).await.unwrap();
     let settings =
         Redis { mode: RedisMode::Cluster, urls: cluster.urls(), ..Redis::new(String::new()) };
-    let store =
-        Arc::new(Store::open(&settings, &["main".to_owned()], Arc::new(Unobserved)).await.unwrap());
+    let store = Arc::new(Store::open(&settings, &["main".to_owned()], observer).await.unwrap());
     let consumers =
         Consumers::new(store.clone(), LateRules::default(), Arc::new(()), CancellationToken::new());
     let mut is_first = Vec::new();
@@ -76,7 +94,7 @@ async fn add(store: &Store, bucket: u16, due: Due) -> Vec<WakeUp> {
 
 #[tokio::test]
 async fn pops_go_on_with_the_masters_that_answer() {
-    let (cluster, store, consumers, is_first) = cluster().await;
+    let (cluster, store, consumers, is_first) = cluster(Arc::new(Unobserved)).await;
     let living = is_first.iter().filter(|is_first| !**is_first).count();
     let bucket_of = |job: &Popped| usize::from(store.keys().bucket_of(job.id.as_str()));
     cluster.nodes[0].freeze().unwrap();
@@ -108,7 +126,8 @@ async fn pops_go_on_with_the_masters_that_answer() {
 
 #[tokio::test]
 async fn pops_that_share_calls_go_on_with_the_masters_that_answer() {
-    let (cluster, store, consumers, is_first) = cluster().await;
+    let timeouts = Arc::new(Timeouts::default());
+    let (cluster, store, consumers, is_first) = cluster(timeouts.clone()).await;
     let hangs = |job: &Popped| is_first[usize::from(store.keys().bucket_of(job.id.as_str()))];
     // The first jobs of all buckets are known from now on.
     let mut jobs = consumers.pop(&request(1, Duration::ZERO)).await.unwrap().sent();
@@ -122,6 +141,8 @@ async fn pops_that_share_calls_go_on_with_the_masters_that_answer() {
         assert!(popped.len() == 1 && !hangs(&popped[0]), "{popped:?}");
         jobs.extend(popped);
     }
+    let ended = timeouts.0.load(Ordering::SeqCst);
+    assert_eq!(ended, 0, "all are answered before a call of the master that hangs ends");
     cluster.nodes[0].thaw().unwrap();
     while jobs.len() < is_first.len() {
         let popped = consumers.pop(&request(1, Duration::from_secs(60))).await.unwrap().sent();
@@ -134,11 +155,11 @@ async fn pops_that_share_calls_go_on_with_the_masters_that_answer() {
 
 #[tokio::test]
 async fn a_pop_fails_where_no_master_answers() {
-    let (cluster, _, consumers, _) = cluster().await;
+    let (cluster, _, consumers, _) = cluster(Arc::new(Unobserved)).await;
     cluster.nodes.iter().for_each(|node| node.freeze().unwrap());
     let error =
         consumers.pop(&request(1, Duration::from_secs(1))).await.err().map(|error| error.class);
-    assert_eq!(error, Some(crate::store::error::Class::Timeout));
+    assert_eq!(error, Some(Class::Timeout));
     cluster.nodes.iter().for_each(|node| node.thaw().unwrap());
 }
 

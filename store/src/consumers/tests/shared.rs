@@ -161,7 +161,7 @@ async fn jobs_of_callers_that_go_away_during_their_call_are_popped_by_others() {
     let (fixture, _) = counted(2).await;
     let count = 60;
     fill(&fixture, count).await;
-    let (mut handed_out, mut given_up) = (HashSet::new(), 0);
+    let (mut handed_out, mut given_up, mut answered) = (HashSet::new(), 0, 0);
     let first = fixture.take().await;
     handed_out.insert(first.id);
     // Each time the callers go away after more steps of the runtime.
@@ -174,16 +174,21 @@ async fn jobs_of_callers_that_go_away_during_their_call_are_popped_by_others() {
         for _ in 0..steps {
             tokio::task::yield_now().await;
         }
-        // The last one still looks at its answer.
+        // The last one still looks at its answer, and waits for it in the last round.
         if let Some(pop) = pops.pop()
             && steps % 4 == 3
-            && let Poll::Ready(jobs) = poll!(pop)
         {
-            handed_out.extend(jobs.unwrap().sent().into_iter().map(|job| job.id));
+            let answer = if steps == 39 { Poll::Ready(pop.await) } else { poll!(pop) };
+            if let Poll::Ready(jobs) = answer {
+                answered += 1;
+                for job in jobs.unwrap().sent() {
+                    assert!(handed_out.insert(job.id.clone()), "{} is handed out twice", job.id);
+                }
+            }
         }
         given_up += pops.len();
     }
-    assert!(given_up > 400);
+    assert!(given_up > 400 && answered > 0);
     while handed_out.len() < usize::try_from(count).unwrap() {
         let jobs = fixture.pop(1, LONG).await.sent();
         assert_eq!(jobs.len(), 1, "{} of {count} jobs were handed out", handed_out.len());
@@ -192,6 +197,56 @@ async fn jobs_of_callers_that_go_away_during_their_call_are_popped_by_others() {
         }
     }
     assert!(fixture.pop(1, Duration::ZERO).await.is_empty());
+}
+
+#[tokio::test]
+async fn jobs_past_their_end_do_not_hold_up_the_callers_beside_them() {
+    let (fixture, calls) = counted(1).await;
+    let now_ms = crate::clock::wall_ms();
+    let new_job = |at: i64| {
+        let is_over = at % 2 == 1;
+        let job = Job { ends_ms: is_over.then_some(1), ..Job::for_queue(QUEUE, "x") };
+        let id = format!("{}-{at}", if is_over { "over" } else { "live" });
+        NewJob::new(job, Due::At(now_ms - 60_000 + at)).id(id.parse().unwrap())
+    };
+    let new_jobs: Vec<NewJob> = (0..40).map(new_job).collect();
+    let scheduled = fixture.store.queue.schedule(&new_jobs).await.unwrap();
+    fixture.consumers.wake_all(scheduled.wake_ups).await;
+    // The first jobs are known from now on.
+    let first = fixture.take().await;
+    *calls.0.lock() = 0;
+    let asked = request(1, Duration::ZERO);
+    let answers = join_all((0..8).map(|_| fixture.consumers.pop(&asked))).await;
+    let mut handed_out = HashSet::from([first.id]);
+    for jobs in answers {
+        let jobs = jobs.unwrap().sent();
+        assert!(jobs.len() == 1 && jobs[0].id.as_str().starts_with("live"), "{jobs:?}");
+        handed_out.extend(jobs.into_iter().map(|job| job.id));
+    }
+    let calls = *calls.0.lock();
+    assert!(handed_out.len() == 9 && calls <= 12, "{handed_out:?} in {calls} calls");
+    let [_, _, reserved, dead] = fixture.counts().await;
+    assert_eq!((reserved, dead), (9, 0), "the others are removed");
+}
+
+#[tokio::test]
+async fn callers_that_stand_in_the_line_of_a_paused_queue_get_nothing() {
+    let (fixture, calls) = counted(1).await;
+    fill(&fixture, 20).await;
+    // The first jobs are known from now on.
+    fixture.take().await;
+    fixture.store.admin.pause(QUEUE, 1).await.unwrap();
+    *calls.0.lock() = 0;
+    let pop_all = async || {
+        let asked = request(1, Duration::ZERO);
+        let answers = join_all((0..6).map(|_| fixture.consumers.pop(&asked))).await;
+        answers.into_iter().map(|jobs| jobs.unwrap().sent().len()).sum::<usize>()
+    };
+    assert_eq!(pop_all().await, 0);
+    let count = *calls.0.lock();
+    assert!(count < 6, "the answer of a call holds for those in the line: {count}");
+    fixture.consumers.resume(QUEUE).await.unwrap();
+    assert_eq!((pop_all().await, fixture.counts().await), (6, [0, 13, 7, 0]));
 }
 
 #[tokio::test]
