@@ -67,7 +67,14 @@ impl Fixture {
             most_bytes: 1 << 30,
             room: None,
         };
-        self.store.queue.pop(rand::random(), 0, queue, limits).await.unwrap().jobs
+        let mut jobs = Vec::new();
+        loop {
+            let popped = self.store.queue.pop(rand::random(), 0, queue, limits).await.unwrap();
+            jobs.extend(popped.jobs);
+            if !popped.more {
+                return jobs;
+            }
+        }
     }
 
     /// Sends these acknowledgements.

@@ -1,13 +1,14 @@
 //! The pops that ask for the jobs of one queue or wait for them, in their order, and the looks at
 //! its buckets.
 
+mod call;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::Consumers;
@@ -17,6 +18,8 @@ use super::rounds::{Begun, Rounds};
 use super::waiter::{Shared, Waiter};
 use crate::clock::{self, Instant};
 use crate::store::error::{Class, StoreError};
+
+pub(super) use self::call::Call;
 
 /// The longest time between two looks at a queue, because a wake-up may be lost.
 const FLOOR_POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -61,88 +64,6 @@ struct Looked {
     began: Instant,
     ended: Instant,
     result: Result<(), StoreError>,
-}
-
-/// A call that pops from one bucket, from its choice to its answer.
-pub(super) struct Call {
-    pub(super) bucket: u16,
-    watch: Arc<Watch>,
-    consumers: Consumers,
-    number: u64,
-    jobs: usize,
-    began: Instant,
-    /// The call is for pops of the line. The next ones wait for its answer.
-    is_of_line: bool,
-}
-
-impl Call {
-    pub(super) fn queue(&self) -> &str {
-        &self.watch.queue
-    }
-
-    pub(super) fn watch(&self) -> Arc<Watch> {
-        self.watch.clone()
-    }
-
-    /// The pop took so many jobs, and left a first one that is due in so many µs.
-    pub(super) fn took(&self, jobs: usize, ahead_us: Option<i64>) {
-        self.watch.state.lock().heads.pop_took(
-            self.bucket,
-            self.number,
-            (jobs, self.jobs),
-            ahead_us,
-            clock::now(),
-        );
-    }
-
-    /// The queue hands nothing out.
-    pub(super) fn is_paused(&self) {
-        self.watch.state.lock().heads.is_paused(self.number);
-    }
-
-    /// The master did not answer.
-    pub(super) fn is_unanswered(&self) {
-        self.watch.state.lock().heads.master_is_away(self.bucket);
-    }
-
-    /// Has pops that got no job ask again, before those that came later.
-    pub(super) fn ask_again(&self, pops: Vec<Asking>) {
-        self.watch.state.lock().rounds.line.rejoin(pops);
-    }
-
-    /// Has the other pops go on with the masters that answer.
-    pub(super) fn is_silent(&self) {
-        self.watch.begin_calls(&self.consumers);
-    }
-
-    /// Gives the pops that waited for this call nearly as long as it lasted its error: else they
-    /// would wait for another one as long. Those that came later have a call of their own.
-    pub(super) fn fail_others(&self, error: &StoreError) {
-        if !self.is_of_line {
-            return;
-        }
-        let time = self.began + SILENT_MASTER_TIMEOUT;
-        let pops = self.watch.state.lock().rounds.line.take_since(time);
-        pops.into_iter().for_each(|pop| pop.answer(Err(error.clone())));
-    }
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        let mut state = self.watch.state.lock();
-        state.heads.pop_ends(self.bucket, self.jobs, clock::now());
-        if self.is_of_line {
-            state.rounds.end(self.bucket);
-        }
-        let has_any = state.rounds.line.has_any();
-        self.watch.changed(state);
-        // Without a runtime the process ends. A call that ends with it must not begin the next one
-        // here.
-        if has_any && let Ok(runtime) = Handle::try_current() {
-            let (watch, consumers) = (self.watch.clone(), self.consumers.clone());
-            runtime.spawn(async move { watch.begin_calls(&consumers) });
-        }
-    }
 }
 
 impl Watch {

@@ -1,0 +1,94 @@
+//! A call that pops from one bucket, from its choice to its answer.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
+use super::Watch;
+use crate::clock::{self, Instant};
+use crate::consumers::Consumers;
+use crate::consumers::asking::Asking;
+use crate::consumers::heads::SILENT_MASTER_TIMEOUT;
+use crate::store::error::StoreError;
+
+/// A call that pops from one bucket, from its choice to its answer.
+pub(in crate::consumers) struct Call {
+    pub(in crate::consumers) bucket: u16,
+    pub(super) watch: Arc<Watch>,
+    pub(super) consumers: Consumers,
+    pub(super) number: u64,
+    pub(super) jobs: usize,
+    pub(super) began: Instant,
+    /// The call is for pops of the line. The next ones wait for its answer.
+    pub(super) is_of_line: bool,
+}
+
+impl Call {
+    pub(in crate::consumers) fn queue(&self) -> &str {
+        &self.watch.queue
+    }
+
+    pub(in crate::consumers) fn watch(&self) -> Arc<Watch> {
+        self.watch.clone()
+    }
+
+    /// The pop took so many jobs, and left a first one that is due in so many µs.
+    pub(in crate::consumers) fn took(&self, jobs: usize, ahead_us: Option<i64>) {
+        self.watch.state.lock().heads.pop_took(
+            self.bucket,
+            self.number,
+            (jobs, self.jobs),
+            ahead_us,
+            clock::now(),
+        );
+    }
+
+    /// The queue hands nothing out.
+    pub(in crate::consumers) fn is_paused(&self) {
+        self.watch.state.lock().heads.is_paused(self.number);
+    }
+
+    /// The master did not answer.
+    pub(in crate::consumers) fn is_unanswered(&self) {
+        self.watch.state.lock().heads.master_is_away(self.bucket);
+    }
+
+    /// Has pops that got no job ask again, before those that came later.
+    pub(in crate::consumers) fn ask_again(&self, pops: Vec<Asking>) {
+        self.watch.state.lock().rounds.line.rejoin(pops);
+    }
+
+    /// Has the other pops go on with the masters that answer.
+    pub(in crate::consumers) fn is_silent(&self) {
+        self.watch.begin_calls(&self.consumers);
+    }
+
+    /// Gives the pops that waited for this call nearly as long as it lasted its error: else they
+    /// would wait for another one as long. Those that came later have a call of their own.
+    pub(in crate::consumers) fn fail_others(&self, error: &StoreError) {
+        if !self.is_of_line {
+            return;
+        }
+        let time = self.began + SILENT_MASTER_TIMEOUT;
+        let pops = self.watch.state.lock().rounds.line.take_since(time);
+        pops.into_iter().for_each(|pop| pop.answer(Err(error.clone())));
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let mut state = self.watch.state.lock();
+        state.heads.pop_ends(self.bucket, self.jobs, clock::now());
+        if self.is_of_line {
+            state.rounds.end(self.bucket);
+        }
+        let has_any = state.rounds.line.has_any();
+        self.watch.changed(state);
+        // Without a runtime the process ends. A call that ends with it must not begin the next one
+        // here.
+        if has_any && let Ok(runtime) = Handle::try_current() {
+            let (watch, consumers) = (self.watch.clone(), self.consumers.clone());
+            runtime.spawn(async move { watch.begin_calls(&consumers) });
+        }
+    }
+}
