@@ -179,8 +179,8 @@ impl Api {
                 }
                 _ => leases::read(caller, id, lease, "finish", |_| LeaseAction::Finish)?,
             };
-            let mut results = leases::carry_out(&self.inner.queues, vec![said]).await?;
-            let result = results.pop().ok_or_else(|| Problem::bad("the lease has no answer"))?;
+            let mut results = leases::carry_out(&self.inner.queues, vec![said]).await;
+            let result = results.pop().ok_or_else(|| Problem::bad("the lease has no answer"))??;
             return Ok(answered(result.status(), result));
         }
         if seen.wait.is_some() || seen.error.is_some() {

@@ -2,7 +2,9 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
+use tracing::Instrument;
 use utoipa::ToSchema;
 
 use super::caller::Caller;
@@ -10,7 +12,8 @@ use super::empty;
 use super::extract::Json as Body;
 use super::state::Api;
 use super::text::{Text, span};
-use crate::http::server::Problem;
+use crate::http::server::account::Account;
+use crate::http::server::{Problem, trace};
 use crate::job::JobId;
 use crate::queues::{MAX_ACKNOWLEDGEMENTS, QueueService, lease_actions};
 use crate::request::{Code, Rejection};
@@ -18,6 +21,9 @@ use crate::store::error::StoreError;
 use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
 use crate::store::queue::lease::Lease;
 use crate::view::LeaseResult;
+
+/// The memory of a task that carries out actions, besides that of the call.
+const TASK_BYTES: usize = 4 << 10;
 
 /// The actions on leases; at most 1000 together.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -124,10 +130,12 @@ pub(super) struct LeaseRequest {
 pub(super) async fn leases(
     State(api): State<Api>,
     caller: Caller,
+    account: Account,
     Body(actions): Body<LeaseActions>,
 ) -> Result<Json<Results>, Problem> {
     let requests = actions.requests(&api, &caller)?;
-    Ok(Json(Results { results: carry_out(&api.inner.queues, requests).await? }))
+    let answers = carry_out_each(&api.inner.queues, &account, requests).await?;
+    Ok(Json(Results { results: answers.into_iter().collect::<Result<_, StoreError>>()? }))
 }
 
 impl LeaseActions {
@@ -208,17 +216,34 @@ pub(super) fn fail(
     read(caller, id, lease, "fail", |token| lease_actions::fail(token, wait_ms, error))
 }
 
-/// Carries out actions, in their order. An error if one of them has no answer.
-pub(super) async fn carry_out(
+/// Carries out actions, in their order, in a task of their own: the client may go away, and all are
+/// carried out all the same. Their memory counts until then. Returns an answer for each: those of
+/// other buckets are there where one fails.
+pub(super) async fn carry_out_each(
     queues: &QueueService,
+    account: &Account,
     requests: Vec<LeaseRequest>,
-) -> Result<Vec<LeaseResult>, StoreError> {
-    carry_out_each(queues, requests).await.into_iter().collect()
+) -> Result<Vec<Result<LeaseResult, StoreError>>, Problem> {
+    account.take(TASK_BYTES).await?;
+    let (queues, account) = (queues.clone(), account.clone());
+    let carried_out = async move {
+        let answers = carry_out(&queues, requests).await;
+        drop(account);
+        answers
+    };
+    tokio::spawn(carried_out.in_current_span()).await.map_err(|error| {
+        if let Ok(panic) = error.try_into_panic() {
+            trace::note_panic(&*panic);
+        }
+        Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "there was no answer about the leases: their actions may have been carried out",
+        )
+    })
 }
 
-/// Carries out actions, in their order. Returns an answer for each: those of other buckets are there
-/// where one fails.
-pub(super) async fn carry_out_each(
+/// Carries out actions, in their order. Returns an answer for each.
+pub(super) async fn carry_out(
     queues: &QueueService,
     requests: Vec<LeaseRequest>,
 ) -> Vec<Result<LeaseResult, StoreError>> {

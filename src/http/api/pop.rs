@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
-use tracing::Instrument;
 use utoipa::ToSchema;
 
 use super::caller::Caller;
@@ -34,10 +33,6 @@ use crate::view::{Fetched, FetchedJob};
 
 /// The memory that must be free before a pop.
 const POP_MEMORY_BYTES: usize = 1 << 20;
-
-/// The memory of a task that carries out acknowledgements, besides that of the call: it goes on
-/// without its client.
-const TASK_BYTES: usize = 4 << 10;
 
 /// What to fetch, and the acknowledgements that are carried out before. All fields are optional.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -156,23 +151,7 @@ async fn acknowledge(
     if requests.is_empty() {
         return Ok(None);
     }
-    account.take(TASK_BYTES).await?;
-    let (queues, account) = (queues.clone(), account.clone());
-    // The client may go away: all are carried out all the same.
-    let carried_out = async move {
-        let answers = carry_out_each(&queues, requests).await;
-        drop(account);
-        answers
-    };
-    let answers = tokio::spawn(carried_out.in_current_span()).await.map_err(|error| {
-        if let Ok(panic) = error.try_into_panic() {
-            trace::note_panic(&*panic);
-        }
-        Problem::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "there was no answer about the leases: their actions may have been carried out",
-        )
-    })?;
+    let answers = carry_out_each(queues, account, requests).await?;
     let (mut results, mut failed) = (Vec::with_capacity(answers.len()), None);
     for answer in answers {
         match answer {

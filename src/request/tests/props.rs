@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::job::{Due, Target};
+use crate::request::control::queue_name;
 
 const NEAR: [&str; 27] = [
     "delay-for",
@@ -151,13 +152,17 @@ fn keeps_its_promises(
             "{name}"
         );
     }
-    let Target::Broker { broker, to } = &job.target else {
-        return Err(TestCaseError::fail("a job of a queue"));
-    };
-    let broker = &rules.brokers[broker];
-    prop_assert!(
-        broker.allows(to) && !broker.reads(to) && broker.connector.forbidden(to).is_none()
-    );
+    match &job.target {
+        Target::Broker { broker, to } => {
+            let broker = &rules.brokers[broker];
+            prop_assert!(
+                broker.allows(to) && !broker.reads(to) && broker.connector.forbidden(to).is_none()
+            );
+        }
+        Target::Queue { queue } => {
+            prop_assert_eq!(queue_name(queue), Ok(queue.clone()));
+        }
+    }
     prop_assert!(job.body.len() as u64 <= rules.limits.max_body.bytes());
     prop_assert!((1..=rules.limits.max_ttr.ms()).contains(&u64::from(job.ttr_ms)));
     prop_assert!(job.retry.as_ref().is_none_or(|waits| waits.len() <= rules.limits.max_retries));

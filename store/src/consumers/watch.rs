@@ -308,9 +308,11 @@ impl Watch {
             let (watch, consumers) = (self.clone(), consumers.clone());
             let (jobs, is_of_line) = (1, false);
             let call = Call { bucket, watch, consumers, number, jobs, began: now, is_of_line };
-            // A refused call ends, which locks the state.
+            // A refused call ends, which locks the state. So does that of a waiter whose consumer
+            // went away meanwhile, with the last reference to the waiter.
             drop(state);
             waiter.give(Ok(call));
+            drop(waiter);
             state = self.state.lock();
         }
         let look_at = state.look_at.unwrap_or(now);

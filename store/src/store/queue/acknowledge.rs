@@ -9,7 +9,7 @@ use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::queue::lease::Lease;
 use crate::store::reader::lookup::StoredJob;
-use crate::store::record::Nonce;
+use crate::store::record::{self, Nonce};
 use crate::words::words;
 
 mod lanes;
@@ -174,7 +174,19 @@ impl Queue {
             if is_sealed {
                 last = Some((lease, proof));
             }
-            let (id, queue, action) = (id.clone(), lease.queue.clone(), action.clone());
+            // What waits in a lane outlives its caller: a long error is cut before.
+            let action = match action {
+                LeaseAction::Fail { wait_ms, error } => LeaseAction::Fail {
+                    wait_ms: *wait_ms,
+                    error: record::short_error(error).to_owned(),
+                },
+                LeaseAction::Bury { reason, error } => LeaseAction::Bury {
+                    reason: *reason,
+                    error: record::short_error(error).to_owned(),
+                },
+                action => action.clone(),
+            };
+            let (id, queue) = (id.clone(), lease.queue.clone());
             all.push(Proven { id, queue, proof, is_sealed, action });
         }
         all
