@@ -209,11 +209,10 @@ impl BrokerConnection {
         let blocked =
             self.connection.as_ref().is_some_and(|connection| connection.status().blocked());
         blocked.then(|| {
-            format!(
-                "amqp at {} accepts no messages now: {}",
-                self.place,
-                self.shared.blocked.lock()
-            )
+            let told = self.shared.blocked.lock();
+            // The reason comes as an event after the state. The server has these two.
+            let reason = if told.is_empty() { "low on memory or disk" } else { told.as_str() };
+            format!("amqp at {} accepts no messages now: {reason}", self.place)
         })
     }
 
