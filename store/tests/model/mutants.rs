@@ -312,7 +312,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         rule: "a completed schedule is remembered by its message",
         scenes: &[AGAIN_SCHEDULE],
-        edits: &[Edit(&[Name::Complete], "remember_completed(over)\n", "")],
+        edits: &[Edit(&[Name::Complete], "remember_completed(over, COMPLETED_COUNT)\n", "")],
     },
     Mutant {
         rule: "replace forgets the state of the job before",

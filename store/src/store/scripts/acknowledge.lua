@@ -124,5 +124,5 @@ for key, list in pairs(deads) do many('ZADD', key, list) end
 many('ZADD', HELD, held)
 many('ZREM', HELD, leave)
 for set, number in pairs(unheld) do count_held(set, -number) end
-remember_completed(over)
+remember_completed(over, COMPLETED_COUNT)
 return answer

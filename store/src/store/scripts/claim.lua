@@ -24,8 +24,7 @@ local RECENT = 1000
 -- Records are fetched in slices of at most this many, which bounds the records that are fetched in vain.
 local SLICE = 8
 -- Field '' of state is no job's.
-local stated = call('HLEN', STATE)
-local has_states = stated > 1 or stated == 1 and call('HEXISTS', STATE, '') == 0
+local has_states = STATE_COUNT > 1 or STATE_COUNT == 1 and call('HEXISTS', STATE, '') == 0
 -- taken: the recent ids that were claimed or removed before the oldest ones; a later page may reach them
 -- again.
 local ids, text, orphans, taken = {}, {}, {}, {}

@@ -48,5 +48,5 @@ many('HDEL', JOBS, done)
 many('HDEL', STATE, stated)
 -- Before completed: a repeat after a failure of its turn must not find the job in its claim.
 close_claims(claims)
-remember_completed(over)
+remember_completed(over, COMPLETED_COUNT)
 return answer

@@ -10,5 +10,5 @@ if state.attempt == 0 then return unchanged('not_found') end
 if names_schedule and tonumber(ARGV[4]) ~= state.due then return unchanged('stale', state.due, true) end
 leave()
 local told = answer_applied('finished', state.due)
-remember_completed({ id, completed_entry('n', state, set_of(record)) })
+remember_completed({ id, completed_entry('n', state, set_of(record)) }, COMPLETED_COUNT)
 return told

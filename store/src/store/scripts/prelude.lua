@@ -214,11 +214,12 @@ end
 -- A table of completed or applied with more entries turns before its time. scripts.rs writes the share of a
 -- bucket here, and a few more, so that the newest million of all buckets are remembered.
 local MEMORY_MAX = 1000000
-local function remember_completed(list)
+-- count: of the entries before. An entry may replace one: the table is counted again before its turn.
+local function remember_completed(list, count)
   if #list == 0 then return end
-  call('HSETNX', COMPLETED, '', wide(NOW))
-  many('HSET', COMPLETED, list)
-  if call('HLEN', COMPLETED) > MEMORY_MAX then rotate(COMPLETED, COMPLETED_OLD) end
+  if count == 0 then push(list, '', wide(NOW)) end
+  call('HSET', COMPLETED, unpack(list))
+  if count + #list / 2 > MEMORY_MAX and call('HLEN', COMPLETED) > MEMORY_MAX then rotate(COMPLETED, COMPLETED_OLD) end
 end
 -- Allocates memory: as the first write, a full Redis refuses it.
 local function begin_applied() call('HSETNX', APPLIED, '', wide(NOW)) end
@@ -378,12 +379,17 @@ end
 -- Two hashes take turns, as completed does; the pops of the last 10 s are remembered, up to 64 POPS_MAX of them.
 local POPS_MAX = 1024
 local function remember_pop(pops, pops_old, nonce, text)
-  call('HSETNX', pops, '', wide(NOW))
-  call('HSET', pops, nonce, text)
-  if call('HLEN', pops) > POPS_MAX then
+  -- The nonce is new.
+  local count = call('HLEN', pops)
+  if count == 0 then
+    call('HSET', pops, '', wide(NOW), nonce, text)
+  else
+    call('HSET', pops, nonce, text)
+  end
+  if count >= POPS_MAX then
     local begun = tonumber(call('HGET', pops, '') or nil)
     -- A clock that went back, or stands still, must not keep them for ever.
-    local is_far = begun and (begun > NOW or call('HLEN', pops) > 64 * POPS_MAX)
+    local is_far = begun and (begun > NOW or count >= 64 * POPS_MAX)
     if not begun or begun < NOW - 10000 or is_far then rotate(pops, pops_old) end
   end
 end

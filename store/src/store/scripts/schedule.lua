@@ -41,9 +41,8 @@ for i = 1, count do
   if was and is_known(was) and names_owner(was) then need(i, set_of(was)) end
 end
 if #unknown > 0 then return redis.error_reply('DWELL_BROKER ' .. table.concat(unknown, ' ')) end
-local is_new = call('HEXISTS', STATE, '') == 0 and call('EXISTS', JOBS) == 0
--- These tables seldom exist: EXISTS saves the HMGET.
-local function remembered(key, list) return call('EXISTS', key) == 1 and call('HMGET', key, unpack(list)) or {} end
+local is_new = JOB_COUNT == 0 and call('HEXISTS', STATE, '') == 0
+local function remembered(key, entries, list) return entries > 0 and call('HMGET', key, unpack(list)) or {} end
 -- Ignores damaged entries: one must not fail the call, and with it all other jobs.
 local function whole(entries)
   for i, entry in ipairs(entries) do
@@ -51,10 +50,11 @@ local function whole(entries)
   end
   return entries
 end
-local completed, completed_old = whole(remembered(COMPLETED, ids)), whole(remembered(COMPLETED_OLD, ids))
+local completed = whole(remembered(COMPLETED, COMPLETED_COUNT, ids))
+local completed_old = whole(remembered(COMPLETED_OLD, COMPLETED_OLD_COUNT, ids))
 -- The fields to look up in applied: all fingerprints, then the generations of jobs with FLAG_FIRST.
 local names, by_generation = {}, {}
-if call('EXISTS', APPLIED, APPLIED_OLD) > 0 then
+if APPLIED_COUNT + APPLIED_OLD_COUNT > 0 then
   for i = 1, count do names[i] = fingerprint_of(ARGV[(i - 1) * WIDTH + 2]) end
   for i = 1, count do
     local record = ARGV[(i - 1) * WIDTH + 2]
@@ -64,7 +64,8 @@ if call('EXISTS', APPLIED, APPLIED_OLD) > 0 then
     end
   end
 end
-local applied, applied_old = remembered(APPLIED, names), remembered(APPLIED_OLD, names)
+local applied = remembered(APPLIED, APPLIED_COUNT, names)
+local applied_old = remembered(APPLIED_OLD, APPLIED_OLD_COUNT, names)
 
 local NONE = {}
 local records, newly_applied, leave_held, leave_dead, forget, outdated = {}, {}, {}, {}, {}, {}
