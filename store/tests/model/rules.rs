@@ -259,7 +259,7 @@ pub(crate) const RULES: &[Mutant] = &[
     without(
         "a finish is remembered",
         &[FINISHED],
-        &[Edit(&[Name::Acknowledge], "remember_completed(over, COMPLETED_COUNT)\n", "")],
+        &[Edit(&[Name::Acknowledge], "remember_completed(over, completed)\n", "")],
     ),
     without(
         "a drop is no finish",

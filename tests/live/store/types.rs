@@ -1,5 +1,10 @@
 //! A key with a wrong type: calls fail while it exists, and change nothing.
 
+use dwell::job::Job;
+use dwell::request::NewJob;
+use dwell::store::error::StoreError;
+use dwell::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
+use dwell::store::queue::pop::{PopAnswer, PopLimits};
 use dwell::store::queue::settle::Completion;
 
 use super::fixture::{FAR, Fixture, LEASE, MAIN, PAST, held, id, request};
@@ -74,5 +79,58 @@ async fn a_settle_ends_a_job_whole_or_not_at_all_while_a_key_is_of_another_type(
         assert_eq!(fixture.place("job").await, "lease", "{name}");
         assert!(fixture.complete(&lease).await, "{name}");
         assert_eq!(fixture.place("job").await, "none", "{name}");
+    }
+}
+
+/// A job of the queue `q`, due.
+async fn put_into_queue(fixture: &Fixture) {
+    let job = Job { ttr_ms: 600_000, ..Job::for_queue("q", "") };
+    fixture.put(NewJob::new(job, PAST).id(id("job"))).await;
+}
+
+async fn pop(fixture: &Fixture) -> Result<PopAnswer, StoreError> {
+    let limits =
+        PopLimits { ttr_ms: None, max_ttr_ms: 600_000, most: 1, most_bytes: 1 << 20, room: None };
+    fixture.store.queue.pop(rand::random(), 0, "q", limits).await
+}
+
+#[tokio::test]
+async fn a_pop_takes_nothing_while_a_key_that_it_or_a_finish_writes_is_of_another_type() {
+    for name in ["held", "state", "completed", "applied", "queues", "pops", "pops_old"] {
+        let fixture = Fixture::new().await;
+        put_into_queue(&fixture).await;
+        fixture.redis(&["DEL", &fixture.key(name)]).await;
+        fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
+        assert!(pop(&fixture).await.is_err(), "{name}");
+        fixture.redis(&["DEL", &fixture.key(name)]).await;
+        assert_eq!(fixture.place("job").await, "due:=q", "{name}");
+        let job = pop(&fixture).await.unwrap().jobs.remove(0);
+        assert_eq!((job.id, job.state.attempt), (id("job"), 1), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_acknowledgement_changes_nothing_while_a_key_that_it_writes_is_of_another_type() {
+    let fail = |wait_ms| LeaseAction::Fail { wait_ms, error: String::new() };
+    for (name, action, verdict) in [
+        ("completed", LeaseAction::Finish, LeaseVerdict::Finished),
+        ("queues", LeaseAction::Finish, LeaseVerdict::Finished),
+        ("applied", fail(Some(1000)), LeaseVerdict::Failed),
+        ("queues", fail(Some(1000)), LeaseVerdict::Failed),
+        ("due:=q", fail(Some(1000)), LeaseVerdict::Failed),
+        ("dead:=q", fail(None), LeaseVerdict::Dead),
+    ] {
+        let fixture = Fixture::new().await;
+        put_into_queue(&fixture).await;
+        let job = pop(&fixture).await.unwrap().jobs.remove(0);
+        let acknowledgements = [Acknowledgement { id: job.id, lease: job.lease, action }];
+        fixture.redis(&["DEL", &fixture.key(name)]).await;
+        fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
+        let refused = fixture.store.queue.acknowledge(&acknowledgements).await.remove(0);
+        assert!(refused.is_err(), "{name}");
+        fixture.redis(&["DEL", &fixture.key(name)]).await;
+        assert_eq!(fixture.place("job").await, "held", "{name}");
+        let answer = fixture.store.queue.acknowledge(&acknowledgements).await.remove(0);
+        assert_eq!(answer.unwrap().verdict, verdict, "{name}");
     }
 }

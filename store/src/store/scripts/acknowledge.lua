@@ -36,8 +36,12 @@ local function is_of(id, set)
   local record = call('HGET', JOBS, id)
   return record and is_known(record) and set_of(record) == set
 end
+-- A failed script is not rolled back: each key is read before the first write, as the check of its type.
 local function put(list, key, score, id)
-  list[key] = list[key] or {}
+  if not list[key] then
+    call('ZCARD', key)
+    list[key] = {}
+  end
   push(list[key], int(score), id)
 end
 local function leaves(id, set)
@@ -115,7 +119,10 @@ if #states == 0 and #finished == 0 and #held == 0 then
   touch()
   return answer
 end
-call('HDEL', APPLIED, '-')
+local completed = #over > 0 and call('HLEN', COMPLETED)
+if #leave > 0 then call('HLEN', QUEUES) end
+-- The first write checks its key, too.
+if #finished == 0 then call('HDEL', APPLIED, '-') end
 many('HDEL', JOBS, finished)
 many('HDEL', STATE, finished)
 many('HSET', STATE, states)
@@ -124,5 +131,5 @@ for key, list in pairs(deads) do many('ZADD', key, list) end
 many('ZADD', HELD, held)
 many('ZREM', HELD, leave)
 for set, number in pairs(unheld) do count_held(set, -number) end
-remember_completed(over, COMPLETED_COUNT)
+remember_completed(over, completed)
 return answer

@@ -122,6 +122,12 @@ local head = call('ZRANGEBYSCORE', due_key, '-inf', '+inf', 'WITHSCORES', 'LIMIT
 answer[2], answer[5], answer[6] = head[2] and int(tonumber(head[2])) or '', unknown, #orphans
 answer[3] = (is_cut or head[2] and tonumber(head[2]) <= NOW) and 1 or 0
 answer[7] = consumer - 1
+if count > 0 then
+  -- A failed script is not rolled back. All other keys that this one writes were read, so they are of their
+  -- own type. A finish of the jobs writes COMPLETED.
+  call('ZCARD', HELD)
+  call('HLEN', COMPLETED)
+end
 many('HDEL', STATE, orphans)
 if count > 0 then
   call('HDEL', APPLIED, '-')
