@@ -2,7 +2,9 @@
 
 use crate::job::Job;
 
-/// The default of `delivery.retry`, ms: 2m, 10m, 10m, 1h, 2h, 6h, 15h.
+/// The default of `delivery.retry`, and of the `retry` of a queue, ms: 2m, 10m, 10m, 1h, 2h, 6h,
+/// 15h. Stored jobs of queues have it as a flag of their record (store/record.rs): another default
+/// needs another flag, and this array stays what the flag means.
 pub const DEFAULT_MS: &[u64] =
     &[120_000, 600_000, 600_000, 3_600_000, 7_200_000, 21_600_000, 54_000_000];
 

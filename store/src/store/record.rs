@@ -5,7 +5,8 @@
 //! owner, length of metadata(4), metadata, body. Integers are big-endian. The owner is a broker, or
 //! a queue if the version is 2. The scripts read up to the owner and no further; the metadata is
 //! MessagePack with names. The upper three bits of the flags tell the scripts how long a job of a
-//! queue goes on after time-outs.
+//! queue goes on after time-outs. The bit before them stands for a retry array that the metadata
+//! leaves out.
 //!
 //! State: version(1) flags(1) crashes(1) attempt(4) step(2) due ms(8) pop(8) generation(8)
 //! fingerprint(8) marks(1) reason(1) last error. Pop: the nonce of the last pop that handed the job
@@ -18,7 +19,7 @@ use serde::Deserialize as _;
 
 use self::metadata::Metadata;
 use crate::job::{Confirm, DeadReason, Job, Target, is_queue_name};
-use crate::policy::{Progress, lease};
+use crate::policy::{Progress, lease, retry};
 use crate::request::NewJob;
 use crate::store::due_set::DueSet;
 
@@ -30,6 +31,10 @@ const FLAG_CONSUMER: u8 = 1;
 const FLAG_GENERATED: u8 = 2;
 const FLAG_REPLACED: u8 = 4;
 const FLAG_FIRST: u8 = 8;
+/// The retry array of the job of a queue is [`retry::DEFAULT_MS`], that of a queue without one of
+/// its own, and is not in the metadata. An instance that does not know the flag takes its own
+/// `delivery.retry`.
+const FLAG_DEFAULT_RETRY: u8 = 16;
 /// The bits of a record's flags from here: [`lease::time_out_code`].
 const GOES_ON_SHIFT: u8 = 5;
 const FLAG_HELD: u8 = 1;
@@ -127,13 +132,19 @@ pub fn moved(record: &[u8], job: &Job) -> Option<Vec<u8>> {
 }
 
 fn written(head: &[u8; HEAD_BYTES], job: &Job) -> Vec<u8> {
-    let metadata = rmp_serde::to_vec_named(&Metadata::of(job))
+    let has_default_retry =
+        job.queue().is_some() && job.retry.as_deref() == Some(retry::DEFAULT_MS);
+    let metadata = Metadata::of(job);
+    let metadata = if has_default_retry { metadata.without_retry() } else { metadata };
+    let metadata = rmp_serde::to_vec_named(&metadata)
         .expect("a job holds only strings, numbers and bytes, which MessagePack can write");
     let (Target::Broker { broker: owner, .. } | Target::Queue { queue: owner }) = &job.target;
     let mut bytes = Vec::with_capacity(35 + owner.len() + metadata.len() + job.body.len());
     bytes.extend_from_slice(head);
-    bytes[1] =
-        (bytes[1] & ((1 << GOES_ON_SHIFT) - 1)) | (lease::time_out_code(job) << GOES_ON_SHIFT);
+    let default_retry = if has_default_retry { FLAG_DEFAULT_RETRY } else { 0 };
+    bytes[1] = (bytes[1] & (FLAG_DEFAULT_RETRY - 1))
+        | default_retry
+        | (lease::time_out_code(job) << GOES_ON_SHIFT);
     bytes.extend_from_slice(&digest(job));
     bytes.push(
         u8::try_from(owner.len())
@@ -180,7 +191,10 @@ pub fn decode(bytes: Bytes) -> Result<Record, Unreadable> {
         _ => Target::Broker { broker: owner, to },
     };
     let confirm = if flags & FLAG_CONSUMER != 0 { Confirm::Consumer } else { Confirm::Broker };
-    let job = metadata.into_job(target_of, ttr_ms, confirm, bytes.slice(body_at..));
+    let mut job = metadata.into_job(target_of, ttr_ms, confirm, bytes.slice(body_at..));
+    if flags & FLAG_DEFAULT_RETRY != 0 && job.retry.is_none() {
+        job.retry = Some(retry::DEFAULT_MS.to_vec());
+    }
     Ok(Record { job, generated: flags & FLAG_GENERATED != 0, generation, fingerprint })
 }
 

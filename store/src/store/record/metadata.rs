@@ -67,6 +67,11 @@ impl<'a> Metadata<'a> {
         }
     }
 
+    /// The same without the retry array.
+    pub(super) fn without_retry(self) -> Self {
+        Metadata { retry: None, ..self }
+    }
+
     /// The job, with the rest of its record. `target_of`: the target for the stored destination.
     pub(super) fn into_job(
         self,

@@ -421,6 +421,31 @@ fn the_job_of_a_queue_has_a_version_that_other_programs_leave_in_place() {
 }
 
 #[test]
+fn the_default_retry_array_of_a_queue_is_a_flag() {
+    let queue = |retry| Job {
+        target: Target::Queue { queue: "q".to_owned() },
+        retry: Some(retry),
+        ..plain_job()
+    };
+    let usual = queue(retry::DEFAULT_MS.to_vec());
+    let own = queue(retry::DEFAULT_MS[1..].to_vec());
+    let broker = Job { retry: usual.retry.clone(), ..plain_job() };
+    for (job, flag, named) in [(&usual, 16, 0), (&own, 0, 1), (&broker, 0, 1)] {
+        let bytes = encode(&schedule(job.clone(), false), *b"generate");
+        let names = bytes.windows(5).filter(|word| *word == b"retry").count();
+        assert_eq!((bytes[1] & 16, names), (flag, named), "{job:?}");
+        assert_eq!(&decode(bytes.clone().into()).unwrap().job, job);
+        let again = moved(&bytes, &plain_job()).unwrap();
+        assert_eq!((again[1] & 16, decode(again.into()).unwrap().job), (0, plain_job()));
+    }
+    assert_eq!(
+        retry::DEFAULT_MS,
+        [120_000, 600_000, 600_000, 3_600_000, 7_200_000, 21_600_000, 54_000_000],
+        "stored jobs have this array as a flag"
+    );
+}
+
+#[test]
 fn a_record_promises_no_more_steps_after_a_time_out_than_its_job_has() {
     let queue = || Job { target: Target::Queue { queue: "q".to_owned() }, ..plain_job() };
     let code = |job: Job| encode(&schedule(job, false), *b"generate")[1] >> 5;

@@ -54,6 +54,7 @@ local function dead_of(set) return DEAD_OF[set] or DEAD end
 -- length of owner, owner: a broker, or a queue in a record of the second version.
 local RECORD_VERSION, QUEUE_VERSION = 1, 2
 local FLAG_GENERATED, FLAG_REPLACED, FLAG_FIRST = 2, 4, 8
+-- 16: the job has the default retry array; the scripts do not ask.
 -- The bits from here hold the step below which a job of a queue is due again at once after a time-out
 -- (time_out.lua); 0: the metadata has the next step.
 local FLAG_GOES_ON = 32
