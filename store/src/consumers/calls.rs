@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::asking::{Answer, Asking};
 use super::heads::SILENT_MASTER_TIMEOUT;
@@ -93,7 +94,8 @@ impl Consumers {
         limits: &[PopLimits],
     ) -> Result<Option<Answered>, StoreError> {
         let (nonce, bucket, queue): (Nonce, _, _) = (rand::random(), call.bucket, call.queue());
-        let popped = match self.inner.store.queue.pop_for(nonce, bucket, queue, limits).await {
+        let (store, ahead) = (&self.inner.store, Duration::ZERO);
+        let popped = match store.queue.pop_for(nonce, bucket, queue, limits, ahead).await {
             Ok(popped) => popped,
             Err(error) => {
                 if !error.was_not_run() {

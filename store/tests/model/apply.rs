@@ -61,10 +61,7 @@ impl Runner {
                 }
             }
             Op::Door { index, .. } => follow_door(scene, &mut world, *index, &seen, &reply)?,
-            Op::Pop { nonce, set, until, .. } => {
-                popped =
-                    self.follow_pop(scene, &mut world, (*nonce, *set, *until), &seen, &reply)?
-            }
+            Op::Pop { .. } => popped = self.follow_pop(scene, &mut world, op, &seen, &reply)?,
             Op::Unpop { nonce, ids, .. } => {
                 self.follow_unpop(&mut world, (*nonce, ids), &seen, &reply)?
             }
@@ -113,7 +110,9 @@ impl Runner {
             Op::Settle { how, tokens } => settle_call(*how, tokens),
             Op::Door { index, again } => door_call(scene, world, *index, *again, seen),
             Op::Sweep => Call::sweep(),
-            Op::Pop { nonce, set, most, until } => pop_call(scene, *nonce, *set, *until, *most),
+            Op::Pop { nonce, set, most, until, ahead_ms } => {
+                pop_call(scene, *nonce, *set, (*until, *ahead_ms), *most)
+            }
             Op::Unpop { nonce, set, ids } => Call::unpop(*nonce, *set, ids),
             Op::Word { word, hands } => word_call(*word, hands),
             Op::Purge(state) => Call::purge(Set::Queue, state),

@@ -280,17 +280,19 @@ impl Call {
         Call { name, sets: Sets::Of(Set::Main), arguments }
     }
 
-    /// `deadline_us`: of the call. `most`: the most jobs of each consumer.
+    /// `deadline_us`: of the call. `ahead_ms`: where no job is due, those of the first due time
+    /// within it are popped. `most`: the most jobs of each consumer.
     pub(crate) fn pop(
         nonce: u8,
         set: Set,
-        deadline_us: Option<i64>,
+        (deadline_us, ahead_ms): (Option<i64>, i64),
         lease_ms: i64,
         most: &[u8],
     ) -> Call {
         let call = Call::new(Name::Pop, &[&nonce_of_pop(nonce)])
             .and(deadline_us.map(|us| us.to_string()).unwrap_or_default())
             .and(BYTES)
+            .and(ahead_ms.to_string())
             .on(Sets::Of(set));
         most.iter().fold(call, |call, most| {
             call.and(lease_ms.to_string()).and("1000000").and(most.to_string()).and(BYTES).and("")

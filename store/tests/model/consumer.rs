@@ -4,7 +4,7 @@ use crate::call::{IDS, Set};
 use crate::fetch::is_ready;
 use crate::hand::{Hand, Word};
 use crate::steps::{Outcome, Steps, label};
-use crate::world::{Op, World};
+use crate::world::{Op, TICK, World};
 
 impl Steps<'_> {
     pub(crate) fn of_a_consumer(&mut self, consumer: usize) -> Outcome {
@@ -24,13 +24,16 @@ impl Steps<'_> {
                 after.consumers[consumer].lost = None
             })?;
         }
-        for at in 0..mine.hands.len() {
+        // A job that was popped before its time is on its way.
+        let now = world.now_ms();
+        for at in (0..mine.hands.len()).filter(|at| mine.hands[*at].ready <= now) {
             for word in self.scene.words {
                 self.says(consumer, who, *word, at..at + 1)?;
             }
         }
         if mine.hands.len() == 2
             && mine.hands[0].set == mine.hands[1].set
+            && mine.hands.iter().all(|hand| hand.ready <= now)
             && let Some(word) = self.scene.words.first()
         {
             self.says(consumer, who, *word, 0..2)?;
@@ -56,14 +59,21 @@ impl Steps<'_> {
         let view = self.runner.view(world.stored.store);
         let now = world.now_ms();
         let sizes: &[u8] = if self.scene.pieces { &[2, 1] } else { &[2] };
-        for set in [Set::Queue, Set::OtherQueue] {
-            let count = view.jobs.iter().flatten().filter(|live| is_ready(live, set, now)).count();
+        let aheads: &[i64] = if self.scene.early { &[0, TICK] } else { &[0] };
+        let sets = [Set::Queue, Set::OtherQueue];
+        for (set, ahead_ms) in
+            sets.into_iter().flat_map(|set| aheads.iter().map(move |ms| (set, *ms)))
+        {
+            let latest = now + ahead_ms;
+            let count =
+                view.jobs.iter().flatten().filter(|live| is_ready(live, set, latest)).count();
             for most in sizes.iter().take(count) {
                 let op = Op::Pop {
                     nonce,
                     set,
                     most: *most,
                     until: self.scene.hurries.then_some(world.tick),
+                    ahead_ms,
                 };
                 let then = |after: &mut World, hands: &[Hand]| {
                     after.consumers[consumer].hands = hands.to_vec()

@@ -119,6 +119,11 @@ pub(crate) fn follow_door(
             world.replace(id, 0);
         }
         (Door::Cancel(_), "cancelled" | "cancelled_after_attempt" | "in_flight") if is_there => {
+            let out = world.stored.outs[id].as_ref();
+            if verdict != "in_flight" && out.is_some_and(|out| out.end.is_none() && out.ready > now)
+            {
+                return Err(format!("`{verdict}`, and {} is handed out later", IDS[id]));
+            }
             world.replace(id, 0);
             let is_queue = seen.jobs[id].as_ref().is_some_and(|live| live.set.is_queue());
             if is_queue

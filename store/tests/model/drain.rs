@@ -40,7 +40,7 @@ pub(crate) fn drain(scripts: &Scripts, store: &Store, view: &View) -> Result<u64
         }
         let nonce = nonce - set as u8;
         let (after, reply) =
-            scripts.run(&store, &moment, &Call::pop(nonce, set, None, SPAN, &[100]));
+            scripts.run(&store, &moment, &Call::pop(nonce, set, (None, 0), SPAN, &[100]));
         let jobs = reply.items().get(7..).unwrap_or_default().chunks_exact(5);
         let ids: Vec<u8> = jobs.map(|job| u8::from(job[0].bytes() == IDS[1].as_bytes())).collect();
         let words: Vec<_> = ids.iter().map(|id| ("finish", *id, nonce, String::new())).collect();

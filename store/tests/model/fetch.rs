@@ -9,7 +9,7 @@ use crate::reply::Reply;
 use crate::runner::{Broken, Runner};
 use crate::scene::Scene;
 use crate::view::{Live, Place, View, set_of};
-use crate::world::{SPAN, World, at};
+use crate::world::{Op, SPAN, World, at};
 
 /// A lease that lasts longer than a tick, ms.
 const LONG_LEASE_MS: i64 = 15_000;
@@ -24,10 +24,17 @@ pub(crate) fn until_us(until: Option<u8>) -> Option<i64> {
     until.map(|tick| at(tick.into()) * 1000 + 500_000)
 }
 
-pub(crate) fn pop_call(scene: &Scene, nonce: u8, set: Set, until: Option<u8>, most: u8) -> Call {
+/// The call of this [`Op::Pop`].
+pub(crate) fn pop_call(
+    scene: &Scene,
+    nonce: u8,
+    set: Set,
+    (until, ahead_ms): (Option<u8>, i64),
+    most: u8,
+) -> Call {
     // In pieces, each consumer of the call takes one job.
     let most = if scene.pieces { vec![1; usize::from(most)] } else { vec![most] };
-    Call::pop(nonce, set, until_us(until), lease_ms(scene), &most)
+    Call::pop(nonce, set, (until_us(until), ahead_ms), lease_ms(scene), &most)
 }
 
 pub(crate) fn word_call(word: Word, hands: &[Hand]) -> Call {
@@ -89,13 +96,15 @@ impl Runner {
         &self,
         scene: &Scene,
         world: &mut World,
-        (nonce, set, until): (u8, Set, Option<u8>),
+        op: &Op,
         seen: &View,
         reply: &Reply,
     ) -> Result<Vec<Hand>, Broken> {
+        let Op::Pop { nonce, set, until, ahead_ms, .. } = *op else { return Ok(Vec::new()) };
         if matches!(reply, Reply::Error(_)) {
             return Ok(Vec::new());
         }
+        let now = world.now_ms();
         let view = self.view(world.stored.store);
         let jobs = popped(reply)?;
         for (id, name) in IDS.iter().enumerate() {
@@ -114,7 +123,15 @@ impl Runner {
             if world.stored.popped >> nonce & 1 == 1 {
                 return Err(format!("a copy of a pop hands out {} besides", name));
             }
-            hand_out(scene, world, (nonce, set, until), id, live, ends, consumer)?;
+            let was = seen.jobs[id].as_ref().map(|live| live.place);
+            let Some(Place::Due(due)) = was else {
+                return Err(format!("a pop hands out {name} from {was:?}"));
+            };
+            if due > now + ahead_ms {
+                return Err(format!("a pop takes {name} before its look-ahead reaches it"));
+            }
+            let times = (ends, due.max(now));
+            hand_out(scene, world, (nonce, set, until), id, live, times, consumer)?;
         }
         if !jobs.is_empty() {
             world.stored.popped |= 1 << nonce;
@@ -131,15 +148,17 @@ impl Runner {
             if out.is_some_and(|out| out.consumer != consumer) {
                 return Err(format!("a repeat of a pop answers {} to another consumer", IDS[id]));
             }
-            if deadline <= world.now_ms() {
+            if deadline <= now {
                 return Err(format!("a pop answers {} with a lease that is over", IDS[id]));
             }
+            let ready = out.map_or(now, |out| out.ready);
             hands.push(Hand {
                 nonce,
                 set,
                 id: u8::from(id == 1),
                 number: state.generation[7],
                 step: state.step,
+                ready,
             });
         }
         Ok(hands)
@@ -171,10 +190,12 @@ impl Runner {
                 return Err(format!("a pop takes back {}, which it does not hold", name));
             }
             moved += 1;
-            let due = was
-                .and_then(|live| live.state.as_ref())
-                .map_or(0, |state| state.due_ms)
-                .min(world.now_ms());
+            let due = was.and_then(|live| live.state.as_ref()).map_or(0, |state| state.due_ms);
+            let due = match out {
+                // Popped before its time.
+                Some(out) if out.is_early => out.ready,
+                _ => due.min(world.now_ms()),
+            };
             if is.map(|live| live.place) != Some(Place::Due(due)) {
                 return Err(format!("{} is taken back to another time than {due}", name));
             }
@@ -296,7 +317,7 @@ fn hand_out(
     (nonce, set, until): (u8, Set, Option<u8>),
     id: usize,
     live: &Live,
-    ends: i64,
+    (ends, ready): (i64, i64),
     consumer: i64,
 ) -> Result<(), Broken> {
     let (name, now) = (IDS[id], world.now_ms());
@@ -310,8 +331,8 @@ fn hand_out(
     if world.stored.outs[id].as_ref().is_some_and(|out| out.end.is_none() && out.until > now) {
         return Err(format!("{name} is handed out while another consumer has it"));
     }
-    if now < world.stored.earliest[usize::from(number)]
-        || ends < now + lease_ms(scene)
+    if ready < world.stored.earliest[usize::from(number)]
+        || ends < ready + lease_ms(scene)
         || live.set != set
     {
         return Err(format!(
@@ -327,7 +348,8 @@ fn hand_out(
         return Err(format!("hand-out {} of {name} is attempt {attempt}", world.claims[life]));
     }
     world.published[life] = world.published[life].max(u8::try_from(attempt).unwrap_or(u8::MAX));
-    world.stored.outs[id] = Some(Out { nonce, consumer, until: ends, end: None });
+    world.stored.outs[id] =
+        Some(Out { nonce, consumer, until: ends, ready, is_early: ready > now, end: None });
     Ok(())
 }
 

@@ -14,6 +14,8 @@ pub(crate) struct Hand {
     pub(crate) number: u8,
     /// The place in the retry array, which has one wait.
     pub(crate) step: u16,
+    /// The time at which the consumer gets the job, epoch ms.
+    pub(crate) ready: i64,
 }
 
 /// A consumer.
@@ -46,6 +48,10 @@ pub(crate) struct Out {
     pub(crate) consumer: i64,
     /// The end of the lease, epoch ms.
     pub(crate) until: i64,
+    /// The time at which the consumer gets the job, epoch ms.
+    pub(crate) ready: i64,
+    /// The job was popped before that time.
+    pub(crate) is_early: bool,
     pub(crate) end: Option<End>,
 }
 

@@ -55,6 +55,17 @@ pub(crate) fn queue_scenes() -> Vec<Scene> {
             )
         },
         Scene {
+            due: [NEXT, NOW],
+            early: true,
+            gives_back: true,
+            ..queue(
+                "queue: popped before its time",
+                &[Cancel(X), Cancel(Y)],
+                &[FAIL],
+                Budget { claims: 2, repeats: 1, ticks: 1, ..NONE },
+            )
+        },
+        Scene {
             hurries: true,
             ..queue(
                 "queue: a pop after its deadline",

@@ -113,16 +113,16 @@ impl Random {
                 let call = Call::pop(
                     self.nonce(),
                     self.queue(),
-                    self.deadline_us(),
+                    (self.deadline_us(), self.one_of(&[0, 5, SPAN])),
                     self.one_of(&[0, SPAN]),
                     self.one_of(&[&[1][..], &[2], &[100], &[1, 1], &[1, 0, 2]]),
                 );
                 let mut words = call.arguments;
                 if self.below(3) == 0 {
-                    words[3] = Vec::new();
+                    words[4] = Vec::new();
                 }
                 // The longest lease, and the limits of bytes, of the first consumer.
-                for at in [4, 6, 7] {
+                for at in [5, 7, 8] {
                     if self.below(5) == 0 {
                         words[at] = b"1".to_vec();
                     }

@@ -7,6 +7,7 @@ use crate::mutants::{Edit, Mutant};
 const FINISHED: &str = "queue: popped and finished";
 const LOST: &str = "queue: a pop whose answer is lost";
 const BACK: &str = "queue: given back before it was handed over";
+const AHEAD: &str = "queue: popped before its time";
 const DEADLINE: &str = "queue: a pop after its deadline";
 const DIES: &str = "queue: fails, dies, requeued";
 const RELEASED: &str = "queue: released";
@@ -70,9 +71,19 @@ pub(crate) const RULES: &[Mutant] = &[
         &[DIES],
         &[Edit(
             &[Name::Pop],
-            "'-inf', NOW, 'WITHSCORES', 'LIMIT', looked",
+            "'-inf', int(until_ms), 'WITHSCORES', 'LIMIT', looked",
             "'-inf', '+inf', 'WITHSCORES', 'LIMIT', looked",
         )],
+    ),
+    without(
+        "a retry is not handed out before its time",
+        &[AHEAD],
+        &[Edit(&[Name::Pop], "struct.unpack('>i8', state, 10) ~= due then", "false then")],
+    ),
+    without(
+        "a lease begins no sooner than the job is due",
+        &[AHEAD],
+        &[Edit(&[Name::Pop], "early > 0 and int(due + span) or ", "")],
     ),
     without(
         "a hand-out counts as an attempt",
@@ -156,6 +167,11 @@ pub(crate) const RULES: &[Mutant] = &[
         "what was taken back is first in order again",
         &[BACK],
         &[Edit(&[Name::Unpop], "int(math.min(NOW, state.due))", "int(NOW)")],
+    ),
+    without(
+        "nothing is taken back to before its time",
+        &[AHEAD],
+        &[Edit(&[Name::Unpop], "has(state.marks, EARLY) and int(state.due) or ", "")],
     ),
     without(
         "what was taken back is held by nobody",
@@ -332,6 +348,15 @@ pub(crate) const RULES: &[Mutant] = &[
             &[Name::Cancel],
             "elseif waits and state.attempt == 0 and not dying then",
             "elseif waits and not dying then",
+        )],
+    ),
+    without(
+        "the cancel of a job that is handed out later is not definite",
+        &[AHEAD],
+        &[Edit(
+            &[Name::Cancel],
+            "(state.flags ~= FLAG_HELD or has(state.marks, EARLY) and state.due > NOW)",
+            "state.flags ~= FLAG_HELD",
         )],
     ),
     without(

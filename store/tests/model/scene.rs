@@ -81,7 +81,7 @@ pub(crate) struct Scene {
     pub(crate) budget: Budget,
     /// The due times of x and y, ticks.
     pub(crate) due: [i64; 2],
-    /// Claims may take jobs before their time, and give them back.
+    /// Claims and pops may take jobs before their time, and give them back.
     pub(crate) early: bool,
     /// Attempts may fail, and jobs die.
     pub(crate) fails: bool,

@@ -149,6 +149,7 @@ pub(crate) enum Op {
         set: Set,
         most: u8,
         until: Option<u8>,
+        ahead_ms: i64,
     },
     /// No ids: all of the pop.
     Unpop {

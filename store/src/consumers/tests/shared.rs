@@ -137,7 +137,12 @@ async fn the_limits_of_a_consumer_hold_for_its_jobs_alone() {
         PopLimits { most: 1, ttr_ms: Some(1 << 40), ..limits },
     ];
     let pop = async || {
-        let answer = fixture.store.queue.pop_for([7; 8], 0, QUEUE, &consumers).await.unwrap();
+        let answer = fixture
+            .store
+            .queue
+            .pop_for([7; 8], 0, QUEUE, &consumers, Duration::ZERO)
+            .await
+            .unwrap();
         let portions: Vec<usize> = answer.portions.iter().map(|portion| portion.jobs).collect();
         let spans: Vec<u32> =
             answer.jobs.iter().map(|job| job.lease.ttr_ms.div_ceil(1000)).collect();

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use redis::{Pipeline, Value};
 
-use crate::clock;
+use crate::clock::{self, whole_ms};
 use crate::job::JobId;
 use crate::policy::retry;
 use crate::store::answer::{Items, micros_of, score};
@@ -19,6 +19,7 @@ use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
+use crate::store::queue::claim::MAX_CLAIM_AHEAD;
 use crate::store::queue::lease::Lease;
 use crate::store::record::{self, Nonce, Record, State};
 use crate::store::scripts::Name;
@@ -81,6 +82,8 @@ pub struct PopAnswer {
     pub unknown: u32,
     /// Redis's clock at the pop, epoch µs.
     pub now_us: i64,
+    /// The time from the pop until the jobs may be handed out, µs; zero: they are due.
+    pub wait_us: i64,
 }
 
 /// Buckets, and the due time of the first job of each.
@@ -99,24 +102,29 @@ impl Queue {
         queue: &str,
         limits: PopLimits,
     ) -> Result<PopAnswer, StoreError> {
-        self.pop_for(nonce, bucket, queue, &[limits]).await
+        self.pop_for(nonce, bucket, queue, &[limits], Duration::ZERO).await
     }
 
     /// A [`pop`](Queue::pop) that several consumers share, together of up to [`CALL_JOBS`]: the
-    /// first one gets the first jobs, up to its limits, then the next one.
+    /// first one gets the first jobs, up to its limits, then the next one. Where no job is due,
+    /// those of the first due time within `ahead` (whole ms, up to [`MAX_CLAIM_AHEAD`]) are taken:
+    /// [`PopAnswer::wait_us`] says when to hand them out.
     pub async fn pop_for(
         &self,
         nonce: Nonce,
         bucket: u16,
         queue: &str,
         consumers: &[PopLimits],
+        ahead: Duration,
     ) -> Result<PopAnswer, StoreError> {
+        let ahead = ahead.min(MAX_CLAIM_AHEAD);
         let proof = self.namespace.pop_proof(nonce, queue);
         let call = |deadline_us: Option<i64>| {
             let mut call = self.call_with_pops(Name::Pop, bucket, queue);
             call.arg(&proof[..])
                 .arg(deadline_us.map(|us| us.to_string()).unwrap_or_default())
-                .arg(CALL_BYTES);
+                .arg(CALL_BYTES)
+                .arg(whole_ms(ahead));
             for limits in consumers {
                 call.arg(limits.ttr_ms.map(|ms| ms.to_string()).unwrap_or_default())
                     .arg(limits.max_ttr_ms.min(u32::MAX.into()))
@@ -133,7 +141,7 @@ impl Queue {
             self.namespace.saw_clock(us);
             answer = self.namespace.call(&call(self.deadline_us())).await;
         }
-        self.read_popped(nonce, bucket, queue, consumers.len(), answer?)
+        self.read_popped(nonce, bucket, queue, (consumers.len(), ahead), answer?)
     }
 
     fn read_popped(
@@ -141,7 +149,7 @@ impl Queue {
         nonce: Nonce,
         bucket: u16,
         queue: &str,
-        consumers: usize,
+        (consumers, ahead): (usize, Duration),
         value: Value,
     ) -> Result<PopAnswer, StoreError> {
         let mut items = Items::new("pop", value)?;
@@ -174,6 +182,7 @@ impl Queue {
                 "jobs of a queue cannot be read and stay; run `dwell fsck`"
             );
         }
+        let latest_us = answer.now_us.saturating_add_unsigned(1000 * whole_ms(ahead));
         answer.jobs.reserve_exact(items.left() / 5);
         while items.left() >= 5 {
             let (id, state, bytes) = (items.text()?, items.bytes()?, items.bytes()?);
@@ -188,13 +197,14 @@ impl Queue {
             match self.read_job(
                 nonce,
                 queue,
-                (id.clone(), deadline_ms, answer.now_us),
+                (id.clone(), deadline_ms, (answer.now_us, latest_us)),
                 &state,
                 bytes,
             ) {
-                Ok(job) => {
+                Ok((job, wait_us)) => {
                     portion.jobs += 1;
-                    answer.jobs.push(Popped { deadline_ms, ..job });
+                    answer.wait_us = answer.wait_us.max(wait_us);
+                    answer.jobs.push(job);
                 }
                 // The lease of the job ends, and the rescue keeps the job among the dead.
                 Err(why) => tracing::error!(id, queue, bucket, why, "a stored job cannot be read"),
@@ -213,20 +223,23 @@ impl Queue {
         is_new
     }
 
+    /// A popped job, and the time from the pop until it may be handed out, µs. `latest_us`: the end
+    /// of the look-ahead.
     fn read_job(
         &self,
         nonce: Nonce,
         queue: &str,
-        (id, deadline_ms, now_us): (String, i64, i64),
+        (id, deadline_ms, (now_us, latest_us)): (String, i64, (i64, i64)),
         state: &[u8],
         bytes: Bytes,
-    ) -> Result<Popped, String> {
+    ) -> Result<(Popped, i64), String> {
         let (id, size) = (JobId::new(id)?, bytes.len());
         let state = State::decode(state).map_err(|why| why.to_string())?;
         let record = record::decode(bytes).map_err(|why| why.to_string())?;
         let wait_ms = retry::wait_ms(&record.job, state.step, &[]);
-        // The deadline was rounded up to a whole ms, from the clock of the answer.
-        let span = (deadline_ms.saturating_mul(1000).saturating_sub(now_us) / 1000).max(0);
+        let begin_us = state.due_ms.saturating_mul(1000).clamp(now_us, latest_us);
+        // The deadline was rounded up to a whole ms, from the clock of the answer or the due time.
+        let span = (deadline_ms.saturating_mul(1000).saturating_sub(begin_us) / 1000).max(0);
         let mut lease = Lease {
             nonce,
             ttr_ms: u32::try_from(span).unwrap_or(u32::MAX),
@@ -235,7 +248,8 @@ impl Queue {
             seal: [0; 8],
         };
         lease.seal = self.namespace.seal(&id, &lease);
-        Ok(Popped { id, lease, deadline_ms, state, record, size })
+        let popped = Popped { id, lease, deadline_ms, state, record, size };
+        Ok((popped, begin_us.saturating_sub(now_us)))
     }
 
     /// Takes back the jobs that this pop still holds, `ids` or all (empty): they are due as before.

@@ -2,7 +2,8 @@
 --      deadline. The first consumer gets the first jobs, up to his limits, then the next one.
 -- KEYS   as in prelude.lua, with due and dead of the queue, then pops and pops_old.
 -- ARGV   nonce (8 random bytes), deadline of the call, epoch us ('' unknown), limit of bytes of records
---        (at least one job is handed out), then per consumer: lease ms ('' that of the record), the
+--        (at least one job is handed out), ms ahead: where no job is due, those of the first due time within
+--        it are taken, and the caller hands them out at that time, then per consumer: lease ms ('' that of the record), the
 --        longest lease ms, limit of jobs, limit of bytes of records (at least one job is handed out),
 --        limit of bytes of that one ('' none).
 -- Answer { now us, next due ms of the queue ('' none), 1 if more are due, 1 if the queue is paused, count
@@ -40,17 +41,23 @@ end
 
 local LOOKED_MAX, SLICE = 1024, 16
 local ids, states, held, text, orphans = {}, {}, {}, {}, {}
+-- The latest due time of the jobs.
+local until_ms = NOW
+if tonumber(ARGV[4]) > 0 then
+  local first = call('ZRANGEBYSCORE', due_key, '-inf', int(NOW + tonumber(ARGV[4])), 'WITHSCORES', 'LIMIT', 0, 1)
+  if first[2] then until_ms = math.max(NOW, tonumber(first[2])) end
+end
 -- A state up to its due time: held, the first attempt at the first step.
 local FRESH = struct.pack('>BBBI4I2', STATE_VERSION, FLAG_HELD, 0, 1, 0)
 -- Deadlines by span: a number is slow to format.
 local deadlines = {}
-local bytes, looked, count, unknown, is_cut = 0, 0, 0, 0, false
+local bytes, looked, count, unknown, is_cut, is_over = 0, 0, 0, 0, false, false
 -- The consumer whose turn it is, his limits, and what he has.
-local consumers, consumer = (#ARGV - 3) / 5, 0
+local consumers, consumer = (#ARGV - 4) / 5, 0
 local lease, longest, own_most, own_limit, room, own, own_bytes
 local function next_consumer()
   consumer = consumer + 1
-  local at = 5 * consumer - 2
+  local at = 5 * consumer - 1
   lease, longest, own_most = tonumber(ARGV[at + 1] or nil), tonumber(ARGV[at + 2] or nil), tonumber(ARGV[at + 3] or nil)
   own_limit, room = tonumber(ARGV[at + 4] or nil), tonumber(ARGV[at + 5] or nil) or math.huge
   own, own_bytes = 0, 0
@@ -66,45 +73,50 @@ local function has_room(size)
   return false
 end
 local most = 0
-for at = 6, #ARGV, 5 do most = most + tonumber(ARGV[at]) end
+for at = 7, #ARGV, 5 do most = most + tonumber(ARGV[at]) end
 -- The consumer of the last id in the text.
 local told = 1
 local slice = math.min(4, most)
-while count < most and looked < LOOKED_MAX and not is_cut do
+while count < most and looked < LOOKED_MAX and not is_cut and not is_over do
   -- Ids that were looked at and stay are still in the set.
-  local page = call('ZRANGEBYSCORE', due_key, '-inf', NOW, 'WITHSCORES', 'LIMIT', looked, math.min(slice, most - count))
+  local page = call('ZRANGEBYSCORE', due_key, '-inf', int(until_ms), 'WITHSCORES', 'LIMIT', looked, math.min(slice, most - count))
   if #page == 0 then break end
   local page_ids = {}
   for i = 1, #page, 2 do push(page_ids, page[i]) end
   local records, page_states = call('HMGET', JOBS, unpack(page_ids)), call('HMGET', STATE, unpack(page_ids))
   local largest = 1
   for i, id in ipairs(page_ids) do
-    local record, state = records[i], page_states[i]
+    local record, state, due = records[i], page_states[i], tonumber(page[2 * i])
     local size = record and #record or 0
     if size > largest then largest = size end
     if size == 0 then
       push(orphans, id)
     elseif not (is_known(record) and is_readable(state)) or id == '' or string.find(id, '%z') then
       unknown = unknown + 1
+    elseif due > NOW and state and struct.unpack('>i8', state, 10) ~= due then
+      -- It waits for its next attempt: its state does not say until when.
+      is_over = true
+      break
     elseif count > 0 and bytes + size > call_bytes or not has_room(size) then
       is_cut = true
       break
     else
       count, bytes, own, own_bytes = count + 1, bytes + size, own + 1, own_bytes + size
+      local early = due > NOW and EARLY or 0
       if state then
         local _, flags, crashes, attempt = struct.unpack('>BBBI4', state)
         local marks = byte(state, 42)
-        for _, mark in ipairs({ FAILED, RELEASED }) do
+        for _, mark in ipairs({ FAILED, RELEASED, EARLY }) do
           if has(marks, mark) then marks = marks - mark end
         end
-        state = struct.pack('>BBBI4', STATE_VERSION, FLAG_HELD, 0, attempt + 1) .. sub(state, 8, 17) .. nonce .. sub(state, 26, 41) .. string.char(marks) .. sub(state, 43)
+        state = struct.pack('>BBBI4', STATE_VERSION, FLAG_HELD, 0, attempt + 1) .. sub(state, 8, 17) .. nonce .. sub(state, 26, 41) .. string.char(marks + early) .. sub(state, 43)
       else
         -- Generation and fingerprint stand beside each other in the record, too.
-        state = FRESH .. struct.pack('>i8', tonumber(page[2 * i])) .. nonce .. sub(record, 7, 22) .. string.char(marks_of(record), 0)
+        state = FRESH .. struct.pack('>i8', due) .. nonce .. sub(record, 7, 22) .. string.char(marks_of(record) + early, 0)
       end
       local span = math.min(lease or struct.unpack('>I4', record, 3), longest)
       if not deadlines[span] then deadlines[span] = int(after(span)) end
-      local deadline = deadlines[span]
+      local deadline = early > 0 and int(due + span) or deadlines[span]
       ids[count] = id
       push(text, string.rep('\0', consumer - told), '\0', id)
       told = consumer

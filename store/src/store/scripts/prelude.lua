@@ -105,8 +105,9 @@ local STATE_VERSION, STATE_FIXED, STATE_BYTES = 1, '>BBBI4I2i8c8c8c8BB', 43
 local FLAG_HELD, FLAG_COUNTED = 1, 2
 -- Marks. REPLACED: the job replaced another one. DOUBT: a lost master may have seen further attempts.
 -- FIRST: only the generation identifies the call that scheduled the job. FAILED, RELEASED: the consumer
--- of the last pop ended its lease so.
-local REPLACED, DOUBT, FIRST, FAILED, RELEASED = 1, 2, 4, 8, 16
+-- of the last pop ended its lease so. EARLY: the last pop took the job before its due time, at which the
+-- process of the pop hands the job to the consumer.
+local REPLACED, DOUBT, FIRST, FAILED, RELEASED, EARLY = 1, 2, 4, 8, 16, 32
 local function marks_of(record)
   local flags = byte(record, 2)
   return (has(flags, FLAG_REPLACED) and REPLACED or 0) + (has(flags, FLAG_FIRST) and FIRST or 0)

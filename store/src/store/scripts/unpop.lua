@@ -1,6 +1,6 @@
 -- unpop: the answer of a pop was lost, or its consumer went away before it got the answer: moves the jobs
---        that this pop still holds back to due, where they were first in order. Burns nothing; the
---        hand-out counts as an attempt.
+--        that this pop still holds back to due, where they were first in order, and none before its due
+--        time. Burns nothing; the hand-out counts as an attempt.
 -- KEYS   as in prelude.lua, with due and dead of the queue, then pops and pops_old.
 -- ARGV   nonce of the pop, then the ids to give back (none: all of the pop).
 -- Answer count of moved jobs. A copy of the pop that arrives later hands nothing out.
@@ -21,7 +21,7 @@ for _, id in ipairs(ids) do
     local state = read_state(bytes)
     state.flags, state.pop = 0, NO_POP
     push(left, id)
-    push(back, int(math.min(NOW, state.due)), id)
+    push(back, has(state.marks, EARLY) and int(state.due) or int(math.min(NOW, state.due)), id)
     push(states, id, write_state(state))
   end
 end
