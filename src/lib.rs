@@ -22,8 +22,8 @@
 //! - [`cli`]: the commands, a file each.
 //! - `fuzz`: entry points to parsers for the package `fuzz`.
 //!
-//! `budget`, `clock`, `consumers`, `events`, `job`, `policy`, `reconnect` and `store` are modules
-//! of the package `dwell-store`.
+//! `alarm`, `budget`, `clock`, `consumers`, `events`, `job`, `policy`, `reconnect` and `store` are
+//! modules of the package `dwell-store`.
 //!
 //! The program needs only [`cli::main`]. The feature `internals` makes everything else public, for
 //! tests and the laboratory. A Rust program that schedules jobs uses the package `dwell-engine`.
@@ -44,7 +44,6 @@ pub mod fuzz;
 // A macro that rustfmt looks into.
 cfg_if::cfg_if! {
     if #[cfg(feature = "internals")] {
-        pub mod alarm;
         pub mod apply;
         pub mod runtime;
         pub mod compat;
@@ -65,7 +64,6 @@ cfg_if::cfg_if! {
         pub mod units;
         pub mod view;
     } else {
-        mod alarm;
         mod apply;
         mod runtime;
         mod compat;
@@ -89,6 +87,10 @@ cfg_if::cfg_if! {
 }
 
 #[cfg(feature = "internals")]
-pub use dwell_store::{batcher, budget, clock, consumers, events, job, policy, reconnect, store};
+pub use dwell_store::{
+    alarm, batcher, budget, clock, consumers, events, job, policy, reconnect, store,
+};
 #[cfg(not(feature = "internals"))]
-use dwell_store::{batcher, budget, clock, consumers, events, job, policy, reconnect, store};
+use dwell_store::{
+    alarm, batcher, budget, clock, consumers, events, job, policy, reconnect, store,
+};

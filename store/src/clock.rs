@@ -1,6 +1,6 @@
 //! The only module that reads time. All other code takes times as arguments. Agents sleep by these
-//! functions, so that tests can pause the clock (tokio's paused time); only the timer of the
-//! dispatcher does not pause (`src/alarm.rs`).
+//! functions, so that tests can pause the clock (tokio's paused time); only the exact timer does not
+//! pause (`alarm.rs`).
 
 use std::future::Future;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -9,8 +9,8 @@
 //! - [`policy`]: the decisions on a job's fate; [`events`]: what happens to jobs, for observers.
 //! - [`consumers`]: the pops of queues; [`budget`]: the memory that they share.
 //! - [`maintenance`]: the tasks that keep a namespace in order; [`fleet`]: its instances.
-//! - [`clock`]: the only module that reads time; [`reconnect`]: backoff; [`batcher`]: calls that
-//!   arrive at the same time.
+//! - [`clock`]: the only module that reads time; [`alarm`]: an exact timer; [`reconnect`]: backoff;
+//!   [`batcher`]: calls that arrive at the same time.
 //!
 //! # Features
 //!
@@ -19,6 +19,7 @@
 //!   Programs get these types from `dwell-engine`, which does not turn the feature on.
 //! - `schema`: serde of [`config::Redis`]; JSON Schema and OpenAPI of the types that settings and the HTTP API show.
 
+pub mod alarm;
 pub mod batcher;
 pub mod budget;
 pub mod clock;
