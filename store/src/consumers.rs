@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub use self::guard::PoppedJobs;
@@ -48,6 +49,8 @@ pub const MAX_POP_JOBS: usize = 1000;
 pub const MAX_POP_BYTES: usize = 8 << 20;
 /// The longest wait of a pop.
 pub const MAX_POP_WAIT: Duration = Duration::from_secs(60);
+/// The most exact timers at a time, of a file descriptor each.
+const MAX_ALARMS: usize = 64;
 
 /// The request of a consumer.
 #[derive(Debug, Clone)]
@@ -81,6 +84,8 @@ struct Inner {
     stop: CancellationToken,
     /// The memory for popped jobs, if it is bounded.
     budget: OnceLock<Budget>,
+    /// The places of exact timers.
+    alarms: Semaphore,
 }
 
 impl Consumers {
@@ -103,7 +108,8 @@ impl Consumers {
         places: Places,
     ) -> Consumers {
         let (watches, budget) = Default::default();
-        let inner = Inner { store, rules, observer, watches, places, stop, budget };
+        let alarms = Semaphore::new(MAX_ALARMS);
+        let inner = Inner { store, rules, observer, watches, places, stop, budget, alarms };
         Consumers { inner: Arc::new(inner) }
     }
 

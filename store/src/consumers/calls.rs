@@ -2,7 +2,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::asking::{Answer, Asking};
 use super::heads::SILENT_MASTER_TIMEOUT;
@@ -94,7 +93,7 @@ impl Consumers {
         limits: &[PopLimits],
     ) -> Result<Option<Answered>, StoreError> {
         let (nonce, bucket, queue): (Nonce, _, _) = (rand::random(), call.bucket, call.queue());
-        let (store, ahead) = (&self.inner.store, Duration::ZERO);
+        let (store, ahead) = (&self.inner.store, call.ahead);
         let popped = match store.queue.pop_for(nonce, bucket, queue, limits, ahead).await {
             Ok(popped) => popped,
             Err(error) => {
@@ -115,6 +114,7 @@ impl Consumers {
                 return Err(error);
             }
         };
+        let received = clock::now();
         if popped.paused {
             call.is_paused();
             return Ok(None);
@@ -125,13 +125,24 @@ impl Consumers {
             && popped.unknown > 0
             && !popped.portions.iter().any(|portion| portion.is_cut);
         let next = popped.next_ms.map(|ms| ms.saturating_mul(1000).saturating_sub(popped.now_us));
+        if popped.jobs.is_empty()
+            && !call.ahead.is_zero()
+            && let Some(ahead_us) = next
+        {
+            call.got_nothing(ahead_us);
+        }
         call.took(popped.jobs.len(), if is_blocked { Some(BLOCKED_RETRY_US) } else { next });
+        // The jobs may have been popped before they are due. Redis read its clock before the answer
+        // was received.
+        let handed_us = popped.now_us.saturating_add(popped.wait_us);
+        let ready = (popped.wait_us > 0).then(|| received + clock::micros(popped.wait_us));
         let (mut jobs, mut over) = (popped.jobs.into_iter(), Vec::new());
         let portions = popped.portions.iter().map(|portion| {
             let mine = jobs.by_ref().take(portion.jobs).collect();
-            let kept = self.without_over(mine, popped.now_us, &mut over);
+            let kept = self.without_over(mine, handed_us, &mut over);
             let had_over = kept.len() < portion.jobs;
             let mut jobs = PoppedJobs::of(self, nonce, bucket, queue, kept);
+            jobs.hold_until(ready);
             if portion.is_cut {
                 jobs.close();
             }

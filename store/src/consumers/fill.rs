@@ -80,6 +80,8 @@ impl Consumers {
         let consumers = self.clone();
         tokio::spawn(async move { consumers.make(call, vec![pop]).await });
         receive(answer, &mut jobs, &mut calls).await;
+        // Dropped meanwhile, the jobs go back.
+        jobs.until_due().await;
         match calls.failed {
             // The pop waits for the other masters again.
             Some(error) if !(self.inner.store.is_cluster() && error.class != Class::Script) => {

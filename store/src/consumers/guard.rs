@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use super::{Consumers, PopRequest};
+use crate::alarm::Alarm;
 use crate::budget::{Budget, Share, UsedUp};
 use crate::clock::{self, Instant};
 use crate::job::JobId;
@@ -35,6 +36,8 @@ pub struct PoppedJobs {
     missing: usize,
     /// The share of these jobs of the memory for all popped jobs.
     share: Option<Share>,
+    /// The due time of jobs that were popped before it: nobody gets them until then.
+    due: Option<Instant>,
 }
 
 /// The memory of a job besides its body and its headers, bytes.
@@ -66,6 +69,7 @@ impl PoppedJobs {
             is_full: false,
             missing: 0,
             share: None,
+            due: None,
         }
     }
 
@@ -86,6 +90,22 @@ impl PoppedJobs {
             is_full: false,
             missing: 0,
             share: None,
+            due: None,
+        }
+    }
+
+    /// Holds the jobs until this time.
+    pub(super) fn hold_until(&mut self, due: Option<Instant>) {
+        self.due = due;
+    }
+
+    /// Waits until the jobs are due.
+    pub(super) async fn until_due(&self) {
+        let Some(due) = self.due else { return };
+        // Each exact timer is a file descriptor. Tokio's timer is up to 2 ms late.
+        match self.consumers.inner.alarms.try_acquire() {
+            Ok(_place) => Alarm::default().until(due).await,
+            Err(_) => clock::sleep_until(due).await,
         }
     }
 
@@ -97,6 +117,7 @@ impl PoppedJobs {
         }
         self.bytes += other.bytes;
         self.is_full |= other.is_full;
+        self.due = self.due.max(other.due);
         self.jobs.append(&mut other.jobs);
         self.calls.append(&mut other.calls);
         match (&mut self.share, other.share.take()) {

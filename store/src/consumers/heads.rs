@@ -8,6 +8,10 @@ use crate::clock::{self, Instant};
 /// A master of a cluster that has not answered a call for this long is left out until it answers:
 /// the buckets of the others are served meanwhile.
 pub(super) const SILENT_MASTER_TIMEOUT: Duration = Duration::from_millis(250);
+/// A waiting pop is granted a bucket this long before its first job is due, µs: the time for the
+/// wake-up, the call and its answer. The call reaches further, up to
+/// [`MAX_CLAIM_AHEAD`](crate::store::queue::claim::MAX_CLAIM_AHEAD).
+const GRANT_LEAD_US: i64 = 3000;
 /// The jobs from which a call of several pops grows no more while other buckets have due jobs: a
 /// job costs a third of what it costs alone, and the order stays close to that of the due times. A
 /// pop of so many jobs shares no call.
@@ -46,6 +50,9 @@ struct Head {
     /// The last wake-up: the newest call by then, which may not have met the job, and the due time
     /// of the job.
     woken: Option<(u64, i64)>,
+    /// No grant ahead of the due time before this time: its first job waits for a retry, which is
+    /// handed out only once it is due.
+    no_lead_until_us: Option<i64>,
     /// A look at this bucket has no answer yet.
     is_looked_at: bool,
     /// The master did not answer: no pop until a look does.
@@ -60,6 +67,13 @@ impl Head {
     fn expected_us(&self, due_us: i64, apart_us: i64) -> i64 {
         let taken = i64::try_from(self.out.1).unwrap_or(i64::MAX);
         due_us.saturating_add(self.step_us.unwrap_or(apart_us).saturating_mul(taken))
+    }
+
+    /// The time from which a waiting pop may be granted the bucket.
+    fn grant_at_us(&self) -> Option<i64> {
+        let due_us = self.due_us?;
+        let ahead_us = due_us.saturating_sub(GRANT_LEAD_US);
+        Some(self.no_lead_until_us.map_or(ahead_us, |us| due_us.min(us).max(ahead_us)))
     }
 
     /// The pops on their way take all jobs that are known to be due, as the next one is expected
@@ -100,20 +114,28 @@ impl Heads {
     }
 
     /// The bucket with the oldest due first job. Each pop on its way is expected to take as many
-    /// jobs as it asks for, so that pops beside each other spread. `is_alone`: of the buckets
-    /// without a pop on its way.
-    pub(super) fn oldest(&self, now: Instant, is_alone: bool) -> Option<u16> {
-        self.oldest_of(now, |head, _| !is_alone || head.out.0 == 0)
+    /// jobs as it asks for, so that pops beside each other spread.
+    pub(super) fn oldest(&self, now: Instant) -> Option<u16> {
+        self.oldest_of(now, self.us(now, 0), |_, _| true)
+    }
+
+    /// The bucket for the next waiting pop: that with the oldest first job, due or about to be, of
+    /// those without a pop on its way.
+    pub(super) fn to_grant(&self, now: Instant) -> Option<u16> {
+        let now_us = self.us(now, 0);
+        self.oldest_of(now, now_us.saturating_add(GRANT_LEAD_US), |head, _| {
+            head.out.0 == 0 && head.grant_at_us().is_some_and(|us| us <= now_us)
+        })
     }
 
     /// The bucket with the oldest due first job of the masters that have none of these buckets.
     /// While another master has one, none whose due jobs are taken by the pops on their way.
     pub(super) fn oldest_beside(&self, now: Instant, buckets: &[u16]) -> Option<u16> {
         if !self.is_cluster {
-            return buckets.is_empty().then(|| self.oldest(now, false)).flatten();
+            return buckets.is_empty().then(|| self.oldest(now)).flatten();
         }
         let (busy, now_us) = (self.masters_of(buckets), self.us(now, 0));
-        self.oldest_of(now, |head, expected_us| {
+        self.oldest_of(now, now_us, |head, expected_us| {
             !busy.contains(&head.home)
                 && (busy.is_empty() || !head.is_spoken_for(expected_us, now_us))
         })
@@ -125,19 +147,24 @@ impl Heads {
         heads.map(|head| head.home).collect()
     }
 
-    /// The bucket with the oldest due first job, of those that are meant by the head and the due
-    /// time of the job that the next pop is expected to find.
-    fn oldest_of(&self, now: Instant, is_meant: impl Fn(&Head, i64) -> bool) -> Option<u16> {
-        let (now_us, silent, count) = (self.us(now, 0), self.silent(now), self.buckets.len());
-        let apart_us = self.apart_us(now_us)?;
+    /// The bucket with the oldest first job that is due by `latest_us`, of those that are meant by
+    /// the head and the due time of the job that the next pop is expected to find.
+    fn oldest_of(
+        &self,
+        now: Instant,
+        latest_us: i64,
+        is_meant: impl Fn(&Head, i64) -> bool,
+    ) -> Option<u16> {
+        let (silent, count) = (self.silent(now), self.buckets.len());
+        let apart_us = self.apart_us(latest_us)?;
         let rank = |(at, head): (usize, &Head)| {
-            let due_us = head.due_us.filter(|us| *us <= now_us)?;
+            let due_us = head.due_us.filter(|us| *us <= latest_us)?;
             let expected_us = head.expected_us(due_us, apart_us);
             if silent.contains(&head.home) || !is_meant(head, expected_us) {
                 return None;
             }
             let turn = (at + count - self.last - 1) % count;
-            Some(((expected_us.min(now_us), head.out.0, turn), at))
+            Some(((expected_us.min(latest_us), head.out.0, turn), at))
         };
         let (_, at) = self.buckets.iter().enumerate().filter_map(rank).min()?;
         u16::try_from(at).ok()
@@ -181,12 +208,12 @@ impl Heads {
         if busy.is_empty() { share } else { share.min(expected) }
     }
 
-    /// The time at which the next bucket without a pop on its way has a due job.
+    /// The time from which the next waiting pop may be granted a bucket without a pop on its way.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         let silent = self.silent(now);
         let idle =
             self.buckets.iter().filter(|head| head.out.0 == 0 && !silent.contains(&head.home));
-        let next_us = idle.filter_map(|head| head.due_us).min()?;
+        let next_us = idle.filter_map(Head::grant_at_us).min()?;
         Some(now + clock::micros(next_us.saturating_sub(self.us(now, 0))))
     }
 
@@ -235,6 +262,17 @@ impl Heads {
         }
         head.is_away = false;
         head.tell(call, due_us);
+    }
+
+    /// A granted pop got nothing, and found that the first job is due in so many µs. If it could
+    /// have had that job before, the next one comes when the job is due.
+    pub(super) fn got_nothing(&mut self, bucket: u16, ahead_us: i64, now: Instant) {
+        let due_us = self.us(now, ahead_us);
+        if ahead_us <= GRANT_LEAD_US
+            && let Some(head) = self.buckets.get_mut(usize::from(bucket))
+        {
+            head.no_lead_until_us = Some(due_us);
+        }
     }
 
     /// A pop is over, whether it was answered or not.
@@ -354,11 +392,33 @@ mod tests {
         let now = heads.zero + Duration::from_millis(50);
         let mut order = Vec::new();
         for _ in 0..4 {
-            let bucket = heads.oldest(now, false).unwrap();
+            let bucket = heads.oldest(now).unwrap();
             pop(&mut heads, bucket, 20);
             order.push(bucket);
         }
         assert_eq!((order, heads.next(now)), (vec![1, 3, 0, 1], Some(now)));
+    }
+
+    #[test]
+    fn a_waiting_pop_is_granted_a_bucket_shortly_before_its_job_is_due() {
+        let mut heads = heads(&[Some(10), Some(50)], false);
+        let zero = heads.zero;
+        let at = |ms| zero + Duration::from_millis(ms);
+        assert_eq!(
+            (heads.next(zero), heads.to_grant(at(6)), heads.to_grant(at(7))),
+            (Some(at(7)), None, Some(0))
+        );
+        assert_eq!(heads.oldest(at(7)), None, "a pop that does not wait gets what is due");
+        // The first job waits for its retry.
+        heads.got_nothing(0, 3000, at(7));
+        assert_eq!(
+            (heads.next(at(7)), heads.to_grant(at(9)), heads.to_grant(at(10))),
+            (Some(at(10)), None, Some(0))
+        );
+        pop(&mut heads, 0, 10);
+        assert_eq!(heads.next(at(11)), Some(at(17)), "the job after it is due at 20");
+        heads.got_nothing(0, 9000, at(11));
+        assert_eq!(heads.next(at(11)), Some(at(17)), "no call could have had it yet");
     }
 
     #[test]
@@ -368,14 +428,14 @@ mod tests {
         pop(&mut heads, 0, 30);
         let order: Vec<u16> = (0..4)
             .map(|_| {
-                let bucket = heads.oldest(now, false).unwrap();
+                let bucket = heads.oldest(now).unwrap();
                 heads.pop_begins(bucket, 1, now);
                 bucket
             })
             .collect();
         // Expected at 30, 60, 90, then 120 beside 100.
         assert_eq!(order, [0, 0, 0, 1]);
-        assert_eq!(heads.oldest(now, true), None, "each has a pop on its way");
+        assert_eq!(heads.to_grant(now), None, "each has a pop on its way");
     }
 
     #[test]
@@ -401,16 +461,16 @@ mod tests {
         let (call, [all, _]) = heads.look_begins(Some(vec![0, 1, 0]), now);
         heads.looked(call, &all, Some(&[Some(-3), Some(-2), Some(-1)]), now);
         heads.pop_begins(0, 1, now);
-        assert_eq!(heads.oldest(now, true), Some(1));
+        assert_eq!(heads.to_grant(now), Some(1));
         let later = now + SILENT_MASTER_TIMEOUT;
-        assert_eq!(heads.oldest(later, false), Some(1));
+        assert_eq!(heads.oldest(later), Some(1));
         heads.pop_ends(0, 1, later);
         heads.master_is_away(0);
         let (call, parts) = heads.look_begins(None, later);
-        assert_eq!((heads.oldest(later, false), parts.clone()), (Some(1), [vec![1], vec![0, 2]]));
+        assert_eq!((heads.oldest(later), parts.clone()), (Some(1), [vec![1], vec![0, 2]]));
         assert!(heads.look_begins(None, later).1.iter().all(Vec::is_empty), "one look at a time");
         heads.looked(call, &parts[1], Some(&[Some(-900_000), Some(-1)]), later);
-        assert_eq!(heads.oldest(later, false), Some(0));
+        assert_eq!(heads.oldest(later), Some(0));
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl Rounds {
     pub(super) fn begin(&mut self, heads: &mut Heads, now: Instant) -> (Vec<Begun>, Vec<Asking>) {
         let (mut calls, mut unserved) = (Vec::new(), Vec::new());
         for pop in self.line.take_large() {
-            match heads.oldest(now, false) {
+            match heads.oldest(now) {
                 Some(bucket) => calls.push(Begun::new(heads, bucket, vec![pop], false, now)),
                 None => unserved.push(pop),
             }
@@ -53,7 +53,7 @@ impl Rounds {
         let (out, mut asked) = (self.out.clone(), None);
         while self.line.has_next() {
             let Some(bucket) = heads.oldest_beside(now, &out) else {
-                if heads.oldest(now, false).is_none() {
+                if heads.oldest(now).is_none() {
                     unserved.extend(self.line.take_all());
                 }
                 break;

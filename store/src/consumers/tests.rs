@@ -1,6 +1,7 @@
 //! Pops, lease actions and counts, on a private Redis.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod ahead;
 mod bounds;
 mod memory;
 mod order;

@@ -18,6 +18,7 @@ use super::rounds::{Begun, Rounds};
 use super::waiter::{Shared, Waiter};
 use crate::clock::{self, Instant};
 use crate::store::error::{Class, StoreError};
+use crate::store::queue::claim::MAX_CLAIM_AHEAD;
 
 pub(super) use self::call::Call;
 
@@ -159,7 +160,8 @@ impl Watch {
         for Begun { bucket, number, jobs, is_of_line, pops } in calls {
             let (watch, consumers) = (self.clone(), consumers.clone());
             let maker = consumers.clone();
-            let call = Call { bucket, watch, consumers, number, jobs, began: now, is_of_line };
+            let (began, ahead) = (now, Duration::ZERO);
+            let call = Call { bucket, watch, consumers, number, jobs, began, is_of_line, ahead };
             tokio::spawn(async move { maker.make(call, pops).await });
         }
     }
@@ -292,12 +294,12 @@ impl Watch {
         result.unwrap_or(Ok(()))
     }
 
-    /// Grants the due buckets to the next waiting pops, the oldest first. Returns when to look
-    /// again.
+    /// Grants the buckets with a job that is due, or about to be, to the next waiting pops, the
+    /// oldest first. Returns when to look again.
     fn grant(self: &Arc<Self>, consumers: &Consumers) -> Instant {
         let now = clock::now();
         let mut state = self.state.lock();
-        while let Some(bucket) = state.heads.oldest(now, true) {
+        while let Some(bucket) = state.heads.to_grant(now) {
             // A pop that another queue served, or whose consumer went away, does not wait any more.
             let Some(waiter) = std::iter::from_fn(|| state.waiting.pop_front())
                 .find_map(|waiter| waiter.upgrade())
@@ -306,8 +308,8 @@ impl Watch {
             };
             let number = state.heads.pop_begins(bucket, 1, now);
             let (watch, consumers) = (self.clone(), consumers.clone());
-            let (jobs, is_of_line) = (1, false);
-            let call = Call { bucket, watch, consumers, number, jobs, began: now, is_of_line };
+            let (jobs, began, is_of_line, ahead) = (1, now, false, MAX_CLAIM_AHEAD);
+            let call = Call { bucket, watch, consumers, number, jobs, began, is_of_line, ahead };
             // A refused call ends, which locks the state. So does that of a waiter whose consumer
             // went away meanwhile, with the last reference to the waiter.
             drop(state);

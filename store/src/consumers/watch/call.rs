@@ -1,6 +1,7 @@
 //! A call that pops from one bucket, from its choice to its answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 
@@ -21,6 +22,8 @@ pub(in crate::consumers) struct Call {
     pub(super) began: Instant,
     /// The call is for pops of the line. The next ones wait for its answer.
     pub(super) is_of_line: bool,
+    /// The call may pop a job that is due within this time.
+    pub(in crate::consumers) ahead: Duration,
 }
 
 impl Call {
@@ -41,6 +44,11 @@ impl Call {
             ahead_us,
             clock::now(),
         );
+    }
+
+    /// The pop got nothing, and the first job is due in so many µs.
+    pub(in crate::consumers) fn got_nothing(&self, ahead_us: i64) {
+        self.watch.state.lock().heads.got_nothing(self.bucket, ahead_us, clock::now());
     }
 
     /// The queue hands nothing out.
