@@ -21,10 +21,10 @@ use crate::store::queue::Queue;
 use crate::store::record::Nonce;
 use crate::store::scripts::Name;
 
-/// A claim may take jobs that are due up to this much later. The span is short, because the cancel
-/// of a claimed job is not certain, and a claimed job cannot be moved. The scripts' `CLAIM_AHEAD`
-/// has the same value: a job that is due this soon after a failover may have been claimed on the
-/// former master.
+/// A claim or a waiting pop may take jobs that are due up to this much later. The span is short,
+/// because the cancel of a claimed job is not certain, and a claimed job cannot be moved. The
+/// scripts' `CLAIM_AHEAD` has the same value: a job that is due this soon after a failover may have
+/// been claimed on the former master.
 pub const MAX_CLAIM_AHEAD: Duration = Duration::from_millis(5);
 
 /// The request of a claim.

@@ -24,7 +24,7 @@ local function many(command, key, list)
   if #list > 0 then return call(command, key, unpack(list)) end
 end
 
--- A claim also takes jobs that are due within this many ms (claim.rs).
+-- A claim or a pop also takes jobs that are due within this many ms (claim.rs).
 local CLAIM_AHEAD = 5
 
 local function int(number) return string.format('%.0f', number) end
