@@ -100,7 +100,7 @@ impl Consumers {
                 if !error.was_not_run() {
                     guard::give_back_later(
                         self.clone(),
-                        nonce,
+                        (nonce, false),
                         bucket,
                         queue.to_owned(),
                         Vec::new(),

@@ -218,20 +218,23 @@ impl std::fmt::Debug for PoppedJobs {
 
 impl Drop for PoppedJobs {
     fn drop(&mut self) {
+        // Before that time nobody got them.
+        let is_early = self.due.is_some_and(|due| clock::now() < due);
         let mut jobs = std::mem::take(&mut self.jobs).into_iter();
         for Call { nonce, bucket, queue, jobs: count } in std::mem::take(&mut self.calls) {
             let ids: Vec<JobId> = jobs.by_ref().take(count).map(|job| job.id).collect();
             if !ids.is_empty() {
-                give_back_later(self.consumers.clone(), nonce, bucket, queue, ids);
+                give_back_later(self.consumers.clone(), (nonce, is_early), bucket, queue, ids);
             }
         }
     }
 }
 
-/// Gives jobs of a pop back in the background: these, or all (empty).
+/// Gives jobs of a pop back in the background: these, or all (empty). `is_early`: before their due
+/// time, which the pop was ahead of.
 pub(super) fn give_back_later(
     consumers: Consumers,
-    nonce: Nonce,
+    (nonce, is_early): (Nonce, bool),
     bucket: u16,
     queue: String,
     ids: Vec<JobId>,
@@ -240,7 +243,13 @@ pub(super) fn give_back_later(
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
     runtime.spawn(async move {
         for _ in 0..MAX_RETURN_TRIES {
-            match consumers.inner.store.queue.unpop(nonce, bucket, &queue, &ids).await {
+            let store = &consumers.inner.store.queue;
+            let answer = if is_early {
+                store.unpop_early(nonce, bucket, &queue, &ids).await
+            } else {
+                store.unpop(nonce, bucket, &queue, &ids).await
+            };
+            match answer {
                 Ok(0) => return,
                 Ok(_) => {
                     let due_ms = consumers.inner.store.now_ms();

@@ -62,8 +62,8 @@ impl Runner {
             }
             Op::Door { index, .. } => follow_door(scene, &mut world, *index, &seen, &reply)?,
             Op::Pop { .. } => popped = self.follow_pop(scene, &mut world, op, &seen, &reply)?,
-            Op::Unpop { nonce, ids, .. } => {
-                self.follow_unpop(&mut world, (*nonce, ids), &seen, &reply)?
+            Op::Unpop { nonce, is_early, ids, .. } => {
+                self.follow_unpop(&mut world, (*nonce, *is_early, ids), &seen, &reply)?
             }
             Op::Word { word, hands } => {
                 self.follow_word(&mut world, *word, hands, &seen, &reply)?
@@ -113,7 +113,7 @@ impl Runner {
             Op::Pop { nonce, set, most, until, ahead_ms } => {
                 pop_call(scene, *nonce, *set, (*until, *ahead_ms), *most)
             }
-            Op::Unpop { nonce, set, ids } => Call::unpop(*nonce, *set, ids),
+            Op::Unpop { nonce, is_early, set, ids } => Call::unpop(*nonce, *is_early, *set, ids),
             Op::Word { word, hands } => word_call(*word, hands),
             Op::Purge(state) => Call::purge(Set::Queue, state),
         }

@@ -299,9 +299,11 @@ impl Call {
         })
     }
 
-    /// No ids: all of the pop.
-    pub(crate) fn unpop(nonce: u8, set: Set, ids: &[u8]) -> Call {
-        let call = Call::new(Name::Unpop, &[&nonce_of_pop(nonce)]).on(Sets::Of(set));
+    /// No ids: all of the pop. `is_early`: the jobs that were popped early reached nobody.
+    pub(crate) fn unpop(nonce: u8, is_early: bool, set: Set, ids: &[u8]) -> Call {
+        let call = Call::new(Name::Unpop, &[&nonce_of_pop(nonce)])
+            .and(if is_early { "1" } else { "" })
+            .on(Sets::Of(set));
         ids.iter().fold(call, |call, id| call.and(IDS[usize::from(*id)]))
     }
 

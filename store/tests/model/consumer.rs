@@ -19,7 +19,7 @@ impl Steps<'_> {
             return Ok(());
         }
         if let Some((nonce, set)) = mine.lost {
-            let op = Op::Unpop { nonce, set, ids: Vec::new() };
+            let op = Op::Unpop { nonce, is_early: false, set, ids: Vec::new() };
             self.say(label(who, "takes back", ""), world, &op, |after, _| {
                 after.consumers[consumer].lost = None
             })?;
@@ -43,7 +43,8 @@ impl Steps<'_> {
         {
             // A part of a pop may have reached its consumer.
             let ids = vec![first.id];
-            let op = Op::Unpop { nonce: first.nonce, set: first.set, ids };
+            let is_early = first.ready > now;
+            let op = Op::Unpop { nonce: first.nonce, is_early, set: first.set, ids };
             let then = |after: &mut World, _: &[Hand]| {
                 after.consumers[consumer].hands.remove(0);
             };

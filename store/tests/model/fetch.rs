@@ -164,11 +164,12 @@ impl Runner {
         Ok(hands)
     }
 
-    /// Jobs go back as if they had not been popped, but for their attempts.
+    /// Jobs go back as if they had not been popped, but for their attempts. `unsent`: those that
+    /// were popped early reached nobody.
     pub(crate) fn follow_unpop(
         &self,
         world: &mut World,
-        (nonce, ids): (u8, &[u8]),
+        (nonce, unsent, ids): (u8, bool, &[u8]),
         seen: &View,
         reply: &Reply,
     ) -> Result<(), Broken> {
@@ -191,15 +192,29 @@ impl Runner {
             }
             moved += 1;
             let due = was.and_then(|live| live.state.as_ref()).map_or(0, |state| state.due_ms);
+            // Popped before its time.
+            let is_early = out.is_some_and(|out| out.is_early);
             let due = match out {
-                // Popped before its time.
-                Some(out) if out.is_early => out.ready,
+                Some(out) if is_early => out.ready,
                 _ => due.min(world.now_ms()),
             };
             if is.map(|live| live.place) != Some(Place::Due(due)) {
                 return Err(format!("{} is taken back to another time than {due}", name));
             }
-            let earliest = &mut world.stored.earliest[usize::from(world.stored.lives[id])];
+            let number = world.stored.lives[id];
+            let life = world.life(number);
+            if is_early && unsent {
+                world.claims[life] -= 1;
+                world.published[life] = world.claims[life];
+            }
+            let attempt = is.and_then(|live| live.state.as_ref()).map_or(0, |state| state.attempt);
+            if attempt != u32::from(world.claims[life]) && !world.is_rolled() {
+                return Err(format!(
+                    "{name} is taken back at attempt {attempt} after {} hand-outs",
+                    world.claims[life]
+                ));
+            }
+            let earliest = &mut world.stored.earliest[usize::from(number)];
             *earliest = due.min(*earliest);
             world.stored.outs[id] = None;
         }

@@ -131,7 +131,7 @@ impl Random {
             }
             Name::Unpop => {
                 let ids = self.one_of(&[&[][..], &[], &[0_u8], &[1], &[0, 1]]);
-                Call::unpop(self.nonce(), self.queue(), ids)
+                Call::unpop(self.nonce(), self.below(2) == 0, self.queue(), ids)
             }
             Name::Acknowledge => self.acknowledge(),
             Name::End => Call::end(self.queue(), &[(id, self.below(40))]),

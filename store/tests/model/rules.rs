@@ -161,7 +161,7 @@ pub(crate) const RULES: &[Mutant] = &[
     without(
         "only the named jobs are taken back",
         &[BACK],
-        &[Edit(&[Name::Unpop], "for i = 2, #ARGV do ids[i - 1] = ARGV[i] end\n", "")],
+        &[Edit(&[Name::Unpop], "for i = 3, #ARGV do ids[i - 2] = ARGV[i] end\n", "")],
     ),
     without(
         "what was taken back is first in order again",
@@ -171,7 +171,21 @@ pub(crate) const RULES: &[Mutant] = &[
     without(
         "nothing is taken back to before its time",
         &[AHEAD],
-        &[Edit(&[Name::Unpop], "has(state.marks, EARLY) and int(state.due) or ", "")],
+        &[Edit(&[Name::Unpop], "is_early and int(state.due) or ", "")],
+    ),
+    without(
+        "what reached nobody is not counted",
+        &[AHEAD],
+        &[Edit(
+            &[Name::Unpop],
+            "state.attempt = state.attempt - 1",
+            "state.attempt = state.attempt",
+        )],
+    ),
+    without(
+        "only what is known to have reached nobody is not counted",
+        &[AHEAD],
+        &[Edit(&[Name::Unpop], "if is_early and ARGV[2] == '1' then", "if is_early then")],
     ),
     without(
         "what was taken back is held by nobody",

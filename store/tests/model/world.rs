@@ -151,9 +151,10 @@ pub(crate) enum Op {
         until: Option<u8>,
         ahead_ms: i64,
     },
-    /// No ids: all of the pop.
+    /// No ids: all of the pop. `is_early`: the jobs reached nobody before their time.
     Unpop {
         nonce: u8,
+        is_early: bool,
         set: Set,
         ids: Vec<u8>,
     },

@@ -261,8 +261,31 @@ impl Queue {
         queue: &str,
         ids: &[JobId],
     ) -> Result<u64, StoreError> {
+        self.give_back((nonce, false), bucket, queue, ids).await
+    }
+
+    /// An [`unpop`](Queue::unpop) of jobs that reached no consumer: before their due time, which
+    /// the pop was ahead of. Their hand-outs are not counted.
+    pub(crate) async fn unpop_early(
+        &self,
+        nonce: Nonce,
+        bucket: u16,
+        queue: &str,
+        ids: &[JobId],
+    ) -> Result<u64, StoreError> {
+        self.give_back((nonce, true), bucket, queue, ids).await
+    }
+
+    async fn give_back(
+        &self,
+        (nonce, is_early): (Nonce, bool),
+        bucket: u16,
+        queue: &str,
+        ids: &[JobId],
+    ) -> Result<u64, StoreError> {
         let mut call = self.call_with_pops(Name::Unpop, bucket, queue);
         call.arg(&self.namespace.pop_proof(nonce, queue)[..])
+            .arg(if is_early { "1" } else { "" })
             .arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
         match self.namespace.call(&call).await? {
             Value::Int(count) => Ok(u64::try_from(count).unwrap_or(0)),
