@@ -197,6 +197,7 @@ impl PoppedJobs {
     /// Hands the jobs to their consumer, which has them until their leases end.
     #[must_use]
     pub fn sent(mut self) -> Vec<Popped> {
+        debug_assert!(self.due.is_none_or(|due| clock::now() >= due), "a job was sent early");
         self.calls.clear();
         std::mem::take(&mut self.jobs)
     }
