@@ -490,12 +490,14 @@ async fn a_queue_with_a_key_of_another_type_refuses_no_word_on_leases_of_others(
     fixture.raw(&[b"DEL", b"{dwell:00}:due:=a"]).await;
     fixture.raw(&[b"SET", b"{dwell:00}:due:=a", b"x"]).await;
     let touch = LeaseAction::Touch { ttr_ms: 30_000 };
-    let acknowledgements =
-        [(&of_a, LeaseAction::Finish), (&of_b, touch), (&of_b, LeaseAction::Finish)];
+    let fail = LeaseAction::Fail { wait_ms: Some(1000), error: String::new() };
+    let acknowledgements = [(&of_a, fail), (&of_b, touch), (&of_b, LeaseAction::Finish)];
     assert_eq!(
         fixture.say(&acknowledgements).await,
         [Err(true), Ok(LeaseVerdict::Touched), Ok(LeaseVerdict::Finished)]
     );
+    // Only what writes the key needs it.
+    assert_eq!(fixture.say(&[(&of_a, LeaseAction::Finish)]).await, [Ok(LeaseVerdict::Finished)]);
 }
 
 #[tokio::test]

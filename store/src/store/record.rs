@@ -13,11 +13,13 @@
 //! out; zero for a job of a broker.
 
 mod metadata;
+mod reader;
 
 use bytes::Bytes;
 use serde::Deserialize as _;
 
 use self::metadata::Metadata;
+use self::reader::Reader;
 use crate::job::{Confirm, DeadReason, Job, Target, is_queue_name};
 use crate::policy::{Progress, lease, retry};
 use crate::request::NewJob;
@@ -382,29 +384,6 @@ fn reason_of_code(code: u8) -> Option<DeadReason> {
 #[must_use]
 pub fn short_error(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_ERROR_BYTES.min(text.len()))]
-}
-
-struct Reader<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Reader<'a> {
-    fn slice(&mut self, length: usize) -> Result<&'a [u8], Unreadable> {
-        if self.rest.len() < length {
-            return Err(Unreadable(format!(
-                "cut off: {length} bytes expected, {} left",
-                self.rest.len()
-            )));
-        }
-        let (slice, rest) = self.rest.split_at(length);
-        self.rest = rest;
-        Ok(slice)
-    }
-
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], Unreadable> {
-        let slice = self.slice(N)?;
-        Ok(std::array::from_fn(|i| slice[i]))
-    }
 }
 
 #[cfg(test)]
