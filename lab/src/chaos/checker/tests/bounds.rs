@@ -105,6 +105,13 @@ fn each_copy_was_counted_when_it_became_possible_and_no_step_pays_for_two() {
         copy(copy(run, "x"), "y").wrong()
     };
     assert_eq!((two(1), two(2)), (vec![Wrong::Uncounted], vec![]));
+    let sampled = |before_us, after_us| {
+        let run = Run::new().counted(before_us, 0).fault("broker-freeze", 1).counted(after_us, 1);
+        copy(run, "x").wrong()
+    };
+    let (within, beyond) = (DUE_US + SECOND, DUE_US + 9 * SECOND);
+    assert_eq!(sampled(within, beyond), [], "samples between gave no answer");
+    assert_eq!(sampled(within + 5 * SECOND, beyond), [Wrong::Uncounted], "long after");
     assert_eq!(copy(Run::new().fault("dwell-freeze", 1), "x").wrong(), [Wrong::Uncounted]);
     assert_eq!(
         copy(Run::new().fault("dwell-kill", 1), "x").wrong(),

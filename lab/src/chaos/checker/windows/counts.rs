@@ -55,16 +55,19 @@ impl FaultWindows<'_> {
     }
 }
 
-/// The increase of a counter of all instances between these times, over restarts.
+/// The increase of a counter of all instances between these times, over restarts. A sample without
+/// an answer leaves a gap, so that the first count of a process after the end belongs to it.
 fn increase(events: &[Event], from_us: i64, to_us: i64, of: fn(&Sample) -> Option<u64>) -> u64 {
-    let mut last: BTreeMap<(usize, u32), u64> = BTreeMap::new();
+    let mut last: BTreeMap<(usize, u32), (i64, u64)> = BTreeMap::new();
     let mut sum = 0;
-    for event in events.iter().filter(|event| event.t_us <= to_us) {
+    for event in events {
         let Op::Sample(sample) = &event.op else { continue };
         let Some(now) = of(sample) else { continue };
         // A new process counts from zero.
-        let before = last.insert((sample.instance, sample.pid), now).unwrap_or(0);
-        if event.t_us >= from_us {
+        let (at_us, before) = last
+            .insert((sample.instance, sample.pid), (event.t_us, now))
+            .unwrap_or((event.t_us, 0));
+        if at_us <= to_us && event.t_us >= from_us {
             sum += now.saturating_sub(before);
         }
     }
