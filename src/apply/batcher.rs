@@ -6,9 +6,9 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::{Apply, BoundedRetry, RetryPolicy};
-use crate::batcher::{Batch, Batcher, Bounds, Callers, Size, Turn};
+use crate::batcher::{Batch, Batcher, Bounds, Callers, Size, Turn, caught};
 use crate::request::Request;
-use crate::store::error::StoreError;
+use crate::store::error::{Class, StoreError};
 use crate::store::queue::batch::Answer;
 
 /// The bounds of the batches for one master. As many run at once as wait side by side at the gate.
@@ -50,7 +50,10 @@ pub(super) fn send_batches(apply: Apply, mut turn: Turn<Request, Answered>) {
                 turn,
                 start: move |next| send_batches(another.clone(), next),
             };
-            let answers = apply.all(&mut calls, &mut of_batch).await;
+            let count = calls.len();
+            let answers = caught(apply.all(&mut calls, &mut of_batch)).await.unwrap_or_else(|| {
+                vec![Err(StoreError::new(Class::Other, "redis: a batch panicked")); count]
+            });
             of_batch.callers.answer_all(answers);
             turn = of_batch.turn;
         }
@@ -94,7 +97,6 @@ mod tests {
     use super::*;
     use crate::job::{Action, JobId, Verdict};
     use crate::request::act_on;
-    use crate::store::error::Class;
 
     fn cancel() -> Request {
         Request::Act(act_on(Action::Cancel, JobId::new("a").unwrap(), None))

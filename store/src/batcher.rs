@@ -3,8 +3,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -154,6 +156,12 @@ impl<C, A> Drop for Turn<C, A> {
             }
         }
     }
+}
+
+/// Waits for the answers of a batch. `None`: the batch panicked. Whoever sends it still has its
+/// turn, and with it the calls that wait.
+pub fn caught<T>(answers: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
+    AssertUnwindSafe(answers).catch_unwind().map(Result::ok)
 }
 
 /// Calls that go together.

@@ -152,6 +152,27 @@ fn a_turn_that_nobody_ends_fails_the_calls_that_wait() {
     assert!(add(&batcher, 2).1.is_some(), "the turn is free");
 }
 
+#[tokio::test]
+async fn a_batch_that_panics_fails_no_call_that_waits() {
+    let batcher = batcher(1);
+    let (mut first, turn) = add(&batcher, 1);
+    let mut turn = turn.unwrap();
+    let Batch { calls, callers } = turn.next_batch().unwrap();
+    let mut waits = add(&batcher, 2).0;
+    let answers = caught(async {
+        tokio::task::yield_now().await;
+        assert!(calls.is_empty(), "this batch panics");
+        [10]
+    });
+    assert_eq!(answers.await, None);
+    callers.answer_all([0]);
+    assert_eq!(first.try_recv(), Ok(0));
+    let Batch { calls, callers } = turn.next_batch().unwrap();
+    assert_eq!(calls, [2], "the turn goes on");
+    callers.answer_all(caught(async { [20] }).await.unwrap());
+    assert_eq!(waits.try_recv(), Ok(20));
+}
+
 #[test]
 fn a_lane_that_is_over_leaves_nothing_behind() {
     let batcher = batcher(1);

@@ -1,6 +1,7 @@
 //! The answers of the ingest, and redeliveries of the broker, which change nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dwell::apply::Apply;
@@ -9,10 +10,12 @@ use dwell::ingest::{Ingest, Parts};
 use dwell::job::{Action, Due, Job, JobId, Verdict};
 use dwell::publisher::Publisher;
 use dwell::readiness::Readiness;
-use dwell::request::{Act, NewJob, RequestRules};
-use dwell::store::Store;
+use dwell::request::{Act, NewJob, Request, RequestRules};
+use dwell::store::error::Class;
 use dwell::store::queue::pop::PopLimits;
 use dwell::store::reader::lookup::Place;
+use dwell::store::scripts::Name;
+use dwell::store::{CallObserver, Store};
 use dwell::telemetry::Events;
 use dwell_connectors::memory::Fault;
 use dwell_connectors::{Destination, Message};
@@ -295,11 +298,13 @@ async fn a_verdict_waits_for_the_link_that_it_is_published_on() {
 
 /// What applies requests, without an instance.
 async fn apply(env: &Environment) -> Apply {
-    let store = Arc::new(
-        Store::open(&env.settings.redis, &["main".to_owned()], Arc::new(env.metrics.clone()))
-            .await
-            .unwrap(),
-    );
+    apply_observed(env, Arc::new(env.metrics.clone())).await
+}
+
+/// As [`apply`], with an observer of the calls to Redis.
+async fn apply_observed(env: &Environment, observer: Arc<dyn CallObserver>) -> Apply {
+    let brokers = ["main".to_owned()];
+    let store = Arc::new(Store::open(&env.settings.redis, &brokers, observer).await.unwrap());
     let (_, fleet) = watch::channel(Fleet::alone("test"));
     let consumers = crate::support::consumers(&store);
     Apply {
@@ -339,4 +344,27 @@ async fn a_finish_whose_acknowledgement_got_no_answer_is_known() {
     };
     let (verdict, ()) = tokio::join!(apply.finish(&job, Act::new(Action::Finish, id)), goes_on);
     assert_eq!(verdict.unwrap(), Verdict::Finished);
+}
+
+/// Panics at the first answer to a `cancel`.
+#[derive(Default)]
+struct PanicsOnce(AtomicBool);
+
+impl CallObserver for PanicsOnce {
+    fn called(&self, script: Name, _: Duration) {
+        let has_panicked = script != Name::Cancel || self.0.swap(true, Ordering::Relaxed);
+        assert!(has_panicked, "the first batch panics");
+    }
+
+    fn failed(&self, _: Class) {}
+}
+
+#[tokio::test]
+async fn a_batch_that_panics_says_so_and_the_next_one_is_carried_out() {
+    let env = Environment::idle(Default::default(), &[]).await;
+    let apply = apply_observed(&env, Arc::new(PanicsOnce::default())).await;
+    let cancel = || apply.one(Request::Act(Act::new(Action::Cancel, JobId::new("none").unwrap())));
+    let error = cancel().await.unwrap_err();
+    assert!(error.to_string().contains("panicked"), "{error}");
+    assert_eq!(cancel().await.unwrap().verdict, Verdict::NotFound);
 }

@@ -2,15 +2,13 @@
 //! go with the next.
 
 use std::collections::HashSet;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
 use super::{Answers, Proven, failed, pass};
-use crate::batcher::{Batch, Batcher, Bounds, Size, Turn};
+use crate::batcher::{Batch, Batcher, Bounds, Size, Turn, caught};
 use crate::clock;
 use crate::store::client::{RESPONSE_TIMEOUT, SlotLayout};
 use crate::store::namespace::Namespace;
@@ -130,10 +128,9 @@ fn send_apart(namespace: Arc<Namespace>, calls: Joined) {
 
 /// As [`pass::carry_out`]. A panic fails these acknowledgements, and none that wait.
 async fn carry_out(namespace: &Namespace, acknowledgements: &[Proven]) -> Answers {
-    AssertUnwindSafe(pass::carry_out(namespace, acknowledgements))
-        .catch_unwind()
+    caught(pass::carry_out(namespace, acknowledgements))
         .await
-        .unwrap_or_else(|_| failed(acknowledgements.len(), "redis: acknowledge: a pass panicked"))
+        .unwrap_or_else(|| failed(acknowledgements.len(), "redis: acknowledge: a pass panicked"))
 }
 
 /// The calls of a batch that share script calls.
