@@ -16,15 +16,18 @@ use crate::request::{Act, Request};
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
+use crate::store::queue::acknowledge::LeaseVerdict;
 use crate::store::queue::batch::{Answer, Applied, RequestRef};
-use crate::store::reader::lookup::StoredJob;
+use crate::store::reader::lookup::{Place, StoredJob};
 use crate::store::wake_up::WakeUp;
 use crate::telemetry::Events;
 use crate::telemetry::trace::Traces;
 
 mod batcher;
+mod held_finish;
 
 pub use batcher::CallBatcher;
+use held_finish::HeldFinish;
 
 /// Decides how long to retry requests that the store does not answer.
 pub trait RetryPolicy: Send {
@@ -228,22 +231,30 @@ impl Apply {
     }
 
     /// Finishes a job without a lease to show: as its consumer, if one holds it as it did when the
-    /// job was read; by `otherwise` if not.
+    /// job was read; by `otherwise` if not. Reports the end of the lease too.
     ///
     /// # Errors
     /// As [`Apply::one`].
     pub async fn finish(&self, job: &StoredJob, otherwise: Act) -> Result<Verdict, StoreError> {
-        let held = self.store.queue.finish_held(job).await;
-        if !matches!(held, Ok(true)) {
-            let verdict = self.one(Request::Act(otherwise)).await?.verdict;
-            // Fired after no answer: the acknowledgement took effect.
-            if held.is_ok() || verdict != Verdict::Fired {
-                return Ok(verdict);
-            }
+        let (id, queue) = (&job.id, job.job().queue());
+        let finish = Arc::new(HeldFinish { events: self.events.clone(), due_ms: job.due_ms() });
+        let held = self.store.queue.finish_held(job, finish.clone()).await;
+        if matches!(held, Ok(true)) {
+            return Ok(Verdict::Finished);
         }
-        let (id, action, verdict) = (&job.id, Action::Finish, Verdict::Finished);
-        let due_ms = Some(job.due_ms());
-        self.events.observe(&JobEvent::Applied { id, set: None, action, verdict, due_ms });
+        let verdict = self.one(Request::Act(otherwise)).await?.verdict;
+        // Fired after no answer: the acknowledgement took effect.
+        if held.is_err() && verdict == Verdict::Fired {
+            finish.finished(queue.unwrap_or_default(), id);
+            return Ok(Verdict::Finished);
+        }
+        if let Some(queue) = queue
+            && verdict == Verdict::Finished
+            && job.place == Place::Reserved
+        {
+            let verdict = LeaseVerdict::Finished;
+            self.events.observe(&JobEvent::Acknowledged { queue, id, verdict });
+        }
         Ok(verdict)
     }
 

@@ -11,10 +11,8 @@ use crate::config::{QueueRules, Queues};
 use crate::consumers::{Consumers, PopRequest, PoppedJobs};
 pub use crate::consumers::{MAX_POP_BYTES, MAX_POP_JOBS, MAX_POP_WAIT};
 use crate::events::{JobEvent, Observer};
-use crate::job::{DeadReason, JobId};
-use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
-use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
+use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement};
 use crate::store::queue::pop::Popped;
 use crate::telemetry::Events;
 
@@ -136,34 +134,11 @@ impl QueueService {
         jobs
     }
 
-    /// Carries out lease_actions on leases.
+    /// As [`Consumers::acknowledge`].
     pub async fn acknowledge(
         &self,
         acknowledgements: &[Acknowledgement],
     ) -> Vec<Result<Acknowledged, StoreError>> {
-        let answers = self.consumers.acknowledge(acknowledgements).await;
-        for (Acknowledgement { id, lease, action }, answer) in acknowledgements.iter().zip(&answers)
-        {
-            let Ok(Acknowledged { verdict, .. }) = *answer else { continue };
-            self.acknowledged(&lease.queue, id, verdict);
-            if verdict == LeaseVerdict::Dead {
-                let error: &str = match action {
-                    LeaseAction::Fail { error, .. } | LeaseAction::Bury { error, .. } => error,
-                    _ => "",
-                };
-                let (set, reason) = (Some(DueSet::Queue(&lease.queue)), DeadReason::Failed);
-                self.events.observe(&JobEvent::Dead { set, id, reason, error });
-            }
-        }
-        answers
-    }
-
-    /// A consumer finished a job without naming its lease.
-    pub fn finished(&self, queue: &str, id: &JobId) {
-        self.acknowledged(queue, id, LeaseVerdict::Finished);
-    }
-
-    fn acknowledged(&self, queue: &str, id: &JobId, verdict: LeaseVerdict) {
-        self.events.observe(&JobEvent::Acknowledged { queue, id, verdict });
+        self.consumers.acknowledge(acknowledgements).await
     }
 }

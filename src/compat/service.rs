@@ -208,18 +208,9 @@ impl Service {
     ) -> Result<(), StoreError> {
         // Mostly its consumer holds the job: the acknowledgements of many go together.
         let finish = act(Action::Finish, &job.id, own_queues);
-        match self.inner.apply.finish(job, finish).await? {
-            Verdict::NotFound => {
-                let cancel = act(Action::Cancel, &job.id, own_queues);
-                self.inner.apply.one(Request::Act(cancel)).await?;
-            }
-            Verdict::Finished if job.place == Place::Reserved => {
-                job.job()
-                    .queue()
-                    .into_iter()
-                    .for_each(|queue| self.inner.queues.finished(queue, &job.id));
-            }
-            _ => {}
+        if self.inner.apply.finish(job, finish).await? == Verdict::NotFound {
+            let cancel = act(Action::Cancel, &job.id, own_queues);
+            self.inner.apply.one(Request::Act(cancel)).await?;
         }
         Ok(())
     }

@@ -35,12 +35,15 @@ use self::waiter::Waiter;
 use self::watch::{Call, Watch};
 use crate::budget::Budget;
 use crate::clock::{self, Instant};
-use crate::events::Observer;
+use crate::events::{JobEvent, Observer};
+use crate::job::{DeadReason, JobId};
 use crate::policy::late::LateRules;
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
-use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseVerdict};
+use crate::store::queue::acknowledge::{
+    Acknowledged, Acknowledgement, LeaseAction, LeaseObserver, LeaseVerdict,
+};
 use crate::store::wake_up::WakeUp;
 
 /// The most jobs of one pop.
@@ -86,6 +89,37 @@ struct Inner {
     budget: OnceLock<Budget>,
     /// The places of exact timers.
     alarms: Semaphore,
+}
+
+impl Inner {
+    fn wake(&self, head: &WakeUp) {
+        if let Some(queue) = DueSet::named(&head.broker).queue()
+            && let Some(watch) = self.watches.lock().get(queue)
+        {
+            watch.wake(
+                head.bucket,
+                head.due_ms.saturating_mul(1000).saturating_sub(self.store.now_us()),
+            );
+        }
+    }
+}
+
+impl LeaseObserver for Inner {
+    fn acknowledged(&self, queue: &str, id: &JobId, action: &LeaseAction, verdict: LeaseVerdict) {
+        self.observer.observe(&JobEvent::Acknowledged { queue, id, verdict });
+        if verdict == LeaseVerdict::Dead {
+            let error: &str = match action {
+                LeaseAction::Fail { error, .. } | LeaseAction::Bury { error, .. } => error,
+                _ => "",
+            };
+            let (set, reason) = (Some(DueSet::Queue(queue)), DeadReason::Failed);
+            self.observer.observe(&JobEvent::Dead { set, id, reason, error });
+        }
+    }
+
+    fn due_again(&self, head: &WakeUp) {
+        self.wake(head);
+    }
 }
 
 impl Consumers {
@@ -162,40 +196,20 @@ impl Consumers {
         self.inner.watches.lock().get(queue).map_or(0, |watch| watch.waiting())
     }
 
-    /// Carries out lease actions, and wakes the pops that wait for the jobs that are due again.
+    /// Carries out lease actions, reports their verdicts, and wakes the pops that wait for the jobs
+    /// that are due again: all of it even if the caller goes away.
     pub async fn acknowledge(
         &self,
         acknowledgements: &[Acknowledgement],
     ) -> Vec<Result<Acknowledged, StoreError>> {
-        let answers = self.inner.store.queue.acknowledge(acknowledgements).await;
-        let keys = self.inner.store.keys();
-        let due_again =
-            acknowledgements.iter().zip(&answers).filter_map(|(action, answer)| match answer {
-                Ok(Acknowledged {
-                    verdict: LeaseVerdict::Failed | LeaseVerdict::Released,
-                    ms: Some(due_ms),
-                }) => Some(WakeUp {
-                    bucket: keys.bucket_of(action.id.as_str()),
-                    broker: DueSet::Queue(&action.lease.queue).to_string(),
-                    due_ms: *due_ms,
-                }),
-                _ => None,
-            });
-        self.wake_all(due_again.collect()).await;
-        answers
+        let observer = self.inner.clone();
+        self.inner.store.queue.acknowledge_observed(acknowledgements, observer).await
     }
 
     /// Notes that a job of a queue became the earliest of its bucket. Wake-ups for brokers are
     /// ignored.
     pub fn wake(&self, head: &WakeUp) {
-        if let Some(queue) = DueSet::named(&head.broker).queue()
-            && let Some(watch) = self.inner.watches.lock().get(queue)
-        {
-            watch.wake(
-                head.bucket,
-                head.due_ms.saturating_mul(1000).saturating_sub(self.inner.store.now_us()),
-            );
-        }
+        self.inner.wake(head);
     }
 
     /// Wake-ups of other processes may have been lost: looks at every queue with a waiting pop.

@@ -216,8 +216,8 @@ pub(super) fn fail(
     read(caller, id, lease, "fail", |token| lease_actions::fail(token, wait_ms, error))
 }
 
-/// Carries out actions, in their order, in a task of their own: the client may go away, and all are
-/// carried out all the same. Their memory counts until then. Returns an answer for each: those of
+/// Carries out actions, in their order, in a task of their own: all are carried out whether or not
+/// the client goes away, and their memory counts until then. Returns an answer for each: those of
 /// other buckets are there where one fails.
 pub(super) async fn carry_out_each(
     queues: &QueueService,

@@ -3,6 +3,7 @@
 
 mod ahead;
 mod bounds;
+mod gone;
 mod memory;
 mod order;
 mod others;

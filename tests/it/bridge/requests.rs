@@ -13,17 +13,18 @@ use dwell::readiness::Readiness;
 use dwell::request::{Act, NewJob, Request, RequestRules};
 use dwell::store::error::Class;
 use dwell::store::queue::pop::PopLimits;
-use dwell::store::reader::lookup::Place;
+use dwell::store::reader::lookup::{Place, StoredJob};
 use dwell::store::scripts::Name;
 use dwell::store::{CallObserver, Store};
 use dwell::telemetry::Events;
 use dwell_connectors::memory::Fault;
 use dwell_connectors::{Destination, Message};
+use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::environment::{Environment, action, asking, attempts, request, to, verdicts};
-use crate::support::wait_until;
+use crate::support::{metric, wait_until};
 
 #[tokio::test]
 async fn a_bad_request_is_rejected_as_it_came_with_its_code() {
@@ -322,8 +323,38 @@ async fn apply_observed(env: &Environment, observer: Arc<dyn CallObserver>) -> A
 async fn a_finish_whose_acknowledgement_got_no_answer_is_known() {
     let env = Environment::idle(Default::default(), &[]).await;
     let apply = apply(&env).await;
+    let job = held(&apply, "held").await;
+    env.redis.freeze().unwrap();
+    // Redis carries the acknowledgement out once it goes on.
+    let goes_on = async {
+        env.until_metric(r#"dwell_redis_errors_total{class="timeout"}"#, 1.0).await;
+        env.redis.thaw().unwrap();
+    };
+    let finish = Act::new(Action::Finish, job.id.clone());
+    let (verdict, ()) = tokio::join!(apply.finish(&job, finish), goes_on);
+    assert_eq!(verdict.unwrap(), Verdict::Finished);
+}
+
+#[tokio::test]
+async fn a_finish_counts_once_whether_or_not_its_caller_went_away() {
+    let env = Environment::idle(Default::default(), &[("queues.q.ttr", "10m")]).await;
+    let metrics = env.metrics.clone().with_queues(env.settings.queues.clone());
+    let apply = Apply { events: Events::new(metrics.clone()), ..apply(&env).await };
+    let ends = || metric(&metrics.encode(), r#"dwell_lease_ends_total{queue="q",end="finished"}"#);
+    let finish = |job: &StoredJob| Act::new(Action::Finish, job.id.clone());
+    let gone = held(&apply, "gone").await;
+    // The future is dropped before its acknowledgement is sent.
+    assert!(apply.finish(&gone, finish(&gone)).now_or_never().is_none());
+    wait_until("the end of its lease", async || (ends() == 1.0).then_some(())).await;
+    let stays = held(&apply, "stays").await;
+    assert_eq!(apply.finish(&stays, finish(&stays)).await.unwrap(), Verdict::Finished);
+    assert_eq!(ends(), 2.0);
+}
+
+/// A job of the queue `q` that a consumer holds, as it is read then.
+async fn held(apply: &Apply, id: &str) -> StoredJob {
     let Store { queue, reader, .. } = &*apply.store;
-    let id = JobId::new("held").unwrap();
+    let id = JobId::new(id).unwrap();
     let new_job = NewJob::new(Job::for_queue("q", "x"), Due::In(0)).id(id.clone());
     queue.schedule(&[new_job]).await.unwrap();
     let limits = PopLimits {
@@ -334,16 +365,8 @@ async fn a_finish_whose_acknowledgement_got_no_answer_is_known() {
         room: None,
     };
     let bucket = apply.store.keys().bucket_of(id.as_str());
-    assert_eq!(queue.pop([7; 8], bucket, "q", limits).await.unwrap().jobs.len(), 1);
-    let job = reader.find(&id).await.unwrap().unwrap();
-    env.redis.freeze().unwrap();
-    // Redis carries the acknowledgement out once it goes on.
-    let goes_on = async {
-        env.until_metric(r#"dwell_redis_errors_total{class="timeout"}"#, 1.0).await;
-        env.redis.thaw().unwrap();
-    };
-    let (verdict, ()) = tokio::join!(apply.finish(&job, Act::new(Action::Finish, id)), goes_on);
-    assert_eq!(verdict.unwrap(), Verdict::Finished);
+    assert_eq!(queue.pop(rand::random(), bucket, "q", limits).await.unwrap().jobs.len(), 1);
+    reader.find(&id).await.unwrap().unwrap()
 }
 
 /// Panics at the first answer to a `cancel`.

@@ -1,6 +1,7 @@
 //! `acknowledge` ends the leases of jobs that consumers fetched, or prolongs them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::clock;
@@ -12,11 +13,14 @@ use crate::store::reader::lookup::StoredJob;
 use crate::store::record::{self, Nonce};
 use crate::words::words;
 
+mod joined;
 mod lanes;
+mod observer;
 mod pass;
 
 use lanes::Key;
 pub(super) use lanes::Lanes;
+pub use observer::LeaseObserver;
 
 /// The effect of an acknowledgement on the job under the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,7 +157,17 @@ impl Queue {
         &self,
         acknowledgements: &[Acknowledgement],
     ) -> Vec<Result<Acknowledged, StoreError>> {
-        self.acknowledge_proven(self.prove(acknowledgements)).await
+        self.acknowledge_observed(acknowledgements, Arc::new(())).await
+    }
+
+    /// As [`acknowledge`](Queue::acknowledge). The observer has the verdicts before the caller, and
+    /// also if the caller goes away.
+    pub async fn acknowledge_observed(
+        &self,
+        acknowledgements: &[Acknowledgement],
+        observer: Arc<dyn LeaseObserver>,
+    ) -> Vec<Result<Acknowledged, StoreError>> {
+        self.acknowledge_proven(self.prove(acknowledgements), observer).await
     }
 
     fn prove(&self, acknowledgements: &[Acknowledgement]) -> Vec<Proven> {
@@ -193,22 +207,31 @@ impl Queue {
     }
 
     /// Finishes a job for a consumer that has no lease to show, if a consumer held the job when it
-    /// was read and still does. False: it does not.
+    /// was read and still does. False: it does not. The observer has the verdict as in
+    /// [`acknowledge_observed`](Queue::acknowledge_observed).
     ///
     /// # Errors
     /// Redis gave no answer: the job may be finished.
-    pub async fn finish_held(&self, job: &StoredJob) -> Result<bool, StoreError> {
+    pub async fn finish_held(
+        &self,
+        job: &StoredJob,
+        observer: Arc<dyn LeaseObserver>,
+    ) -> Result<bool, StoreError> {
         let (Some(queue), Some(proof)) = (job.job().queue(), job.held_by) else {
             return Ok(false);
         };
         let (id, queue, action) = (job.id.clone(), queue.to_owned(), LeaseAction::Finish);
         let finish = Proven { id, queue, proof, is_sealed: true, action };
-        let answer = self.acknowledge_proven(vec![finish]).await.pop();
+        let answer = self.acknowledge_proven(vec![finish], observer).await.pop();
         let is_finished = |answer: Acknowledged| answer.verdict == LeaseVerdict::Finished;
         Ok(answer.transpose()?.is_some_and(is_finished))
     }
 
-    async fn acknowledge_proven(&self, all: Vec<Proven>) -> Answers {
+    async fn acknowledge_proven(
+        &self,
+        all: Vec<Proven>,
+        observer: Arc<dyn LeaseObserver>,
+    ) -> Answers {
         let mut answers = failed(all.len(), UNSENT);
         let layout = self.namespace.layout();
         let mut by_lane: HashMap<Key, (Vec<usize>, Vec<Proven>)> = HashMap::new();
@@ -221,7 +244,7 @@ impl Queue {
         }
         let mut calls = Vec::with_capacity(by_lane.len());
         for (key, (places, call)) in by_lane {
-            let of_call = self.lanes.add(&self.namespace, key, call);
+            let of_call = self.lanes.add(&self.namespace, key, (call, observer.clone()));
             calls.push((places, of_call));
         }
         for (places, of_call) in calls {

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{Answers, Proven, failed, pass};
-use crate::batcher::{Batch, Batcher, Bounds, Size, Turn, caught};
+use super::joined::{Caller, CarriedOut, Joined};
+use super::{Answers, LeaseObserver, Proven};
+use crate::batcher::{Batch, Batcher, Bounds, Size, Turn};
 use crate::clock;
 use crate::store::client::{RESPONSE_TIMEOUT, SlotLayout};
 use crate::store::namespace::Namespace;
@@ -31,8 +32,11 @@ pub(super) enum Key {
     Master(Option<String>),
 }
 
+/// The acknowledgements of one caller for a lane, and their observer.
+type Call = (Vec<Proven>, Arc<dyn LeaseObserver>);
+
 /// The acknowledgements of callers that wait for their batch.
-pub(in crate::store::queue) struct Lanes(Batcher<Key, Vec<Proven>, Answers>);
+pub(in crate::store::queue) struct Lanes(Batcher<Key, Call, Answers>);
 
 impl Lanes {
     /// Lanes with a batch at a time for each connection of the gate: the next one on a connection
@@ -53,9 +57,9 @@ impl Lanes {
         &self,
         namespace: &Arc<Namespace>,
         key: Key,
-        call: Vec<Proven>,
+        call: Call,
     ) -> oneshot::Receiver<Answers> {
-        let size = Size { requests: call.len(), bytes: call.iter().map(Proven::bytes).sum() };
+        let size = Size { requests: call.0.len(), bytes: call.0.iter().map(Proven::bytes).sum() };
         let (answers, turn) = self.0.add(key, call, size);
         if let Some(turn) = turn {
             send_batches(namespace.clone(), turn);
@@ -75,22 +79,27 @@ impl Key {
 }
 
 /// Sends the batches of a turn, in a task of its own.
-fn send_batches(namespace: Arc<Namespace>, mut turn: Turn<Vec<Proven>, Answers>) {
+fn send_batches(namespace: Arc<Namespace>, mut turn: Turn<Call, Answers>) {
     tokio::spawn(async move {
         let mut batch = turn.next_batch();
         while let Some(Batch { calls, mut callers }) = batch {
+            let (calls, observers): (Vec<Vec<Proven>>, Vec<_>) = calls.into_iter().unzip();
             let (mut together, mut apart) = (Joined::default(), Joined::default());
             let go_apart = go_apart(&calls);
-            for (at, call) in calls.into_iter().enumerate() {
+            for (at, (call, observer)) in calls.into_iter().zip(observers).enumerate() {
                 let joined = if go_apart[at] { &mut apart } else { &mut together };
-                joined.callers.push((call.len(), callers.take(at)));
+                joined.callers.push(Caller {
+                    count: call.len(),
+                    observer,
+                    answers: callers.take(at),
+                });
                 joined.acknowledgements.extend(call);
             }
-            let answers = within_turn(&namespace, &mut turn, &together.acknowledgements).await;
+            let carried_out = within_turn(&namespace, &mut turn, &together).await;
             // A caller may end the runtime of this task once it has its answer: a turn without
             // calls is over before.
             batch = turn.next_batch();
-            together.answer(answers);
+            together.answer(&namespace, carried_out);
             if !apart.callers.is_empty() {
                 send_apart(namespace.clone(), apart);
             }
@@ -98,19 +107,19 @@ fn send_batches(namespace: Arc<Namespace>, mut turn: Turn<Vec<Proven>, Answers>)
     });
 }
 
-/// Carries out acknowledgements. Those that wait go beside them if they take long.
+/// Carries out calls. Those that wait go beside them if they take long.
 async fn within_turn(
     namespace: &Arc<Namespace>,
-    turn: &mut Turn<Vec<Proven>, Answers>,
-    acknowledgements: &[Proven],
-) -> Answers {
-    if acknowledgements.is_empty() {
-        return Answers::new();
+    turn: &mut Turn<Call, Answers>,
+    calls: &Joined,
+) -> CarriedOut {
+    if calls.acknowledgements.is_empty() {
+        return CarriedOut::default();
     }
     let max_turn = if namespace.gate.links() == 1 { MAX_TURN } else { RESPONSE_TIMEOUT };
-    let mut passing = std::pin::pin!(carry_out(namespace, acknowledgements));
-    if let Some(answers) = clock::timeout(max_turn, passing.as_mut()).await {
-        return answers;
+    let mut passing = std::pin::pin!(calls.carry_out(namespace));
+    if let Some(carried_out) = clock::timeout(max_turn, passing.as_mut()).await {
+        return carried_out;
     }
     if let Some(next) = turn.pass_on() {
         send_batches(namespace.clone(), next);
@@ -121,36 +130,9 @@ async fn within_turn(
 /// Sends calls for which the others of their batch do not wait.
 fn send_apart(namespace: Arc<Namespace>, calls: Joined) {
     tokio::spawn(async move {
-        let answers = carry_out(&namespace, &calls.acknowledgements).await;
-        calls.answer(answers);
+        let carried_out = calls.carry_out(&namespace).await;
+        calls.answer(&namespace, carried_out);
     });
-}
-
-/// As [`pass::carry_out`]. A panic fails these acknowledgements, and none that wait.
-async fn carry_out(namespace: &Namespace, acknowledgements: &[Proven]) -> Answers {
-    caught(pass::carry_out(namespace, acknowledgements))
-        .await
-        .unwrap_or_else(|| failed(acknowledgements.len(), "redis: acknowledge: a pass panicked"))
-}
-
-/// The calls of a batch that share script calls.
-#[derive(Default)]
-struct Joined {
-    /// Those of all calls, in the order of their callers.
-    acknowledgements: Vec<Proven>,
-    /// The number of the acknowledgements of each call, and its caller.
-    callers: Vec<(usize, Option<oneshot::Sender<Answers>>)>,
-}
-
-impl Joined {
-    fn answer(self, answers: Answers) {
-        let mut answers = answers.into_iter();
-        for (count, caller) in self.callers {
-            let of_call = answers.by_ref().take(count).collect();
-            // The caller may have gone away.
-            let _ = caller.map(|caller| caller.send(of_call));
-        }
-    }
 }
 
 /// Whether each call goes apart from the others of its batch, and after them, so that those for one

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dwell_testkit::servers::{RedisOptions, RedisServer};
-use futures_util::FutureExt;
 use futures_util::future::{join, join_all};
+use futures_util::{FutureExt, StreamExt};
+use parking_lot::Mutex;
 
 use super::*;
 use crate::config::{Durability, Redis};
@@ -15,6 +16,7 @@ use crate::job::{Due, Job};
 use crate::request::NewJob;
 use crate::store::queue::pop::{PopLimits, Popped};
 use crate::store::scripts::Name;
+use crate::store::wake_up::WakeUp;
 use crate::store::{CallObserver, Store};
 
 /// Counts the calls of `acknowledge`.
@@ -126,6 +128,68 @@ async fn what_is_wrong_with_one_caller_concerns_no_other() {
     assert_eq!(fixture.say(&gone, LeaseAction::Finish).await, Ok(LeaseVerdict::Fired));
 }
 
+/// Notes what it is told.
+#[derive(Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl LeaseObserver for Told {
+    fn acknowledged(&self, queue: &str, id: &JobId, _: &LeaseAction, verdict: LeaseVerdict) {
+        self.0.lock().push(format!("{queue} {} {}", id.as_str(), verdict.as_str()));
+    }
+
+    fn due_again(&self, head: &WakeUp) {
+        self.0.lock().push(head.broker.clone());
+    }
+}
+
+#[tokio::test]
+async fn verdicts_and_wake_ups_do_not_need_the_caller() {
+    let fixture = Fixture::new(1).await;
+    let job = fixture.held("q", 1).await.remove(0);
+    let client = redis::Client::open(fixture.server.url()).unwrap();
+    let (mut link, mut messages) = client.get_async_pubsub().await.unwrap().split();
+    link.subscribe(fixture.store.keys().wake()).await.unwrap();
+    let told = Arc::new(Told::default());
+    let action = LeaseAction::Release { wait_ms: 0 };
+    let release = [Acknowledgement { id: job.id.clone(), lease: job.lease.clone(), action }];
+    let acknowledging = fixture.store.queue.acknowledge_observed(&release, told.clone());
+    // The future is dropped before the acknowledgement is sent.
+    assert!(acknowledging.now_or_never().is_none());
+    let message = clock::timeout(Duration::from_secs(60), messages.next()).await.flatten();
+    let message: String = message.unwrap().get_payload().unwrap();
+    assert!(message.starts_with("0 ") && message.ends_with(" =q"), "{message}");
+    assert_eq!(*told.0.lock(), [format!("q {} released", job.id.as_str()), "=q".to_owned()]);
+}
+
+/// Panics at the first verdict.
+struct Panics;
+
+impl LeaseObserver for Panics {
+    fn acknowledged(&self, _: &str, _: &JobId, _: &LeaseAction, _: LeaseVerdict) {
+        panic!("an observer panics");
+    }
+
+    fn due_again(&self, _: &WakeUp) {}
+}
+
+#[tokio::test]
+async fn a_batch_that_panics_fails_its_callers_alone() {
+    let fixture = Fixture::new(1).await;
+    let jobs = fixture.held("q", 2).await;
+    let Popped { id, lease, .. } = jobs[0].clone();
+    let finish = [Acknowledgement { id, lease, action: LeaseAction::Finish }];
+    let panics = fixture.store.queue.acknowledge_observed(&finish, Arc::new(Panics));
+    let waits = async {
+        // The batch of the first one is out.
+        tokio::task::yield_now().await;
+        fixture.say(&jobs[1], LeaseAction::Finish).await
+    };
+    let (panicked, waited) = tokio::join!(panics, waits);
+    let error = panicked[0].as_ref().unwrap_err();
+    assert!(error.message.contains("panicked"), "{error}");
+    assert_eq!(waited, Ok(LeaseVerdict::Finished));
+}
+
 #[tokio::test]
 async fn each_caller_of_a_call_that_fails_has_its_error() {
     let mut fixture = Fixture::new(1).await;
@@ -135,7 +199,7 @@ async fn each_caller_of_a_call_that_fails_has_its_error() {
     for answer in fixture.finish_all(&jobs).await {
         assert!(matches!(answer, Err(Class::Io | Class::Timeout)), "{answer:?}");
     }
-    let finished = fixture.store.queue.finish_held(&read).await;
+    let finished = fixture.store.queue.finish_held(&read, Arc::new(())).await;
     assert!(finished.is_err(), "nobody knows whether the job is finished");
 }
 
@@ -237,7 +301,7 @@ async fn a_job_is_finished_without_its_lease_while_the_same_consumer_holds_it() 
     let release = LeaseAction::Release { wait_ms: 0 };
     assert_eq!(fixture.say(&job, release).await, Ok(LeaseVerdict::Released));
     let waits = reader.find(&job.id).await.unwrap().unwrap();
-    assert!(!queue.finish_held(&waits).await.unwrap(), "nobody holds the job");
+    assert!(!queue.finish_held(&waits, Arc::new(())).await.unwrap(), "nobody holds the job");
     let limits = PopLimits {
         ttr_ms: Some(600_000),
         max_ttr_ms: 600_000,
@@ -246,9 +310,12 @@ async fn a_job_is_finished_without_its_lease_while_the_same_consumer_holds_it() 
         room: None,
     };
     assert_eq!(queue.pop([7; 8], 0, "q", limits).await.unwrap().jobs.len(), 1);
-    assert!(!queue.finish_held(&read).await.unwrap(), "another consumer holds the job");
+    assert!(
+        !queue.finish_held(&read, Arc::new(())).await.unwrap(),
+        "another consumer holds the job"
+    );
     let read = reader.find(&job.id).await.unwrap().unwrap();
-    assert!(queue.finish_held(&read).await.unwrap());
-    assert!(!queue.finish_held(&read).await.unwrap(), "a repeat");
+    assert!(queue.finish_held(&read, Arc::new(())).await.unwrap());
+    assert!(!queue.finish_held(&read, Arc::new(())).await.unwrap(), "a repeat");
     assert!(reader.find(&job.id).await.unwrap().is_none());
 }

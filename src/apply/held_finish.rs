@@ -1,0 +1,36 @@
+//! The report of a job that is finished for a consumer without a lease to show.
+
+use crate::events::{JobEvent, Observer};
+use crate::job::{Action, JobId, Verdict};
+use crate::store::queue::acknowledge::{LeaseAction, LeaseObserver, LeaseVerdict};
+use crate::store::wake_up::WakeUp;
+use crate::telemetry::Events;
+
+/// Reports the end of a job and of its lease.
+pub(super) struct HeldFinish {
+    /// Where the reports go.
+    pub(super) events: Events,
+    /// The due time of the job, epoch ms.
+    pub(super) due_ms: i64,
+}
+
+impl HeldFinish {
+    /// The job is finished.
+    pub(super) fn finished(&self, queue: &str, id: &JobId) {
+        let (action, verdict, due_ms) = (Action::Finish, Verdict::Finished, Some(self.due_ms));
+        self.events.observe(&JobEvent::Applied { id, set: None, action, verdict, due_ms });
+        let verdict = LeaseVerdict::Finished;
+        self.events.observe(&JobEvent::Acknowledged { queue, id, verdict });
+    }
+}
+
+impl LeaseObserver for HeldFinish {
+    fn acknowledged(&self, queue: &str, id: &JobId, _: &LeaseAction, verdict: LeaseVerdict) {
+        if verdict == LeaseVerdict::Finished {
+            self.finished(queue, id);
+        }
+    }
+
+    /// A finished job is not due again.
+    fn due_again(&self, _: &WakeUp) {}
+}

@@ -1,0 +1,116 @@
+//! The calls of a batch that share script calls: their acknowledgements, observers and callers.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::{Acknowledged, Answers, LeaseObserver, LeaseVerdict, Proven, failed, pass};
+use crate::batcher::caught;
+use crate::store::due_set::DueSet;
+use crate::store::error::StoreError;
+use crate::store::namespace::Namespace;
+use crate::store::wake_up::WakeUp;
+
+/// The calls of a batch that share script calls.
+#[derive(Default)]
+pub(super) struct Joined {
+    /// Those of all calls, in the order of their callers.
+    pub(super) acknowledgements: Vec<Proven>,
+    /// The caller of each call.
+    pub(super) callers: Vec<Caller>,
+}
+
+/// The caller of a call.
+pub(super) struct Caller {
+    /// The number of its acknowledgements.
+    pub(super) count: usize,
+    /// Has the verdicts before the caller does.
+    pub(super) observer: Arc<dyn LeaseObserver>,
+    /// The way of the answers; the caller may have gone away.
+    pub(super) answers: Option<oneshot::Sender<Answers>>,
+}
+
+/// The effects of acknowledgements.
+#[derive(Default)]
+pub(super) struct CarriedOut {
+    answers: Answers,
+    /// Those for the jobs that are due again.
+    wake_ups: Vec<WakeUp>,
+}
+
+impl Joined {
+    /// As [`pass::carry_out`], and tells the observers. A panic fails these calls, and none that
+    /// wait.
+    pub(super) async fn carry_out(&self, namespace: &Namespace) -> CarriedOut {
+        let carrying_out = async {
+            let answers = pass::carry_out(namespace, &self.acknowledgements).await;
+            let wake_ups = self.observe(namespace, &answers);
+            CarriedOut { answers, wake_ups }
+        };
+        caught(carrying_out).await.unwrap_or_else(|| CarriedOut {
+            answers: failed(self.acknowledgements.len(), "redis: acknowledge: a batch panicked"),
+            wake_ups: Vec::new(),
+        })
+    }
+
+    /// Tells the observer of each caller. Returns the wake-ups for the jobs that are due again.
+    fn observe(
+        &self,
+        namespace: &Namespace,
+        answers: &[Result<Acknowledged, StoreError>],
+    ) -> Vec<WakeUp> {
+        let (mut all, mut wake_ups) = (self.acknowledgements.iter().zip(answers), Vec::new());
+        for Caller { count, observer, .. } in &self.callers {
+            for (Proven { id, queue, action, .. }, answer) in all.by_ref().take(*count) {
+                let Ok(Acknowledged { verdict, .. }) = answer else { continue };
+                observer.acknowledged(queue, id, action, *verdict);
+                if let Some(due_ms) = due_again(answer) {
+                    let bucket = namespace.keys.bucket_of(id.as_str());
+                    let broker = DueSet::Queue(queue).to_string();
+                    let head = WakeUp { bucket, broker, due_ms };
+                    observer.due_again(&head);
+                    wake_ups.push(head);
+                }
+            }
+        }
+        wake_ups
+    }
+
+    /// Answers the callers. Those of jobs that are due again have their answer once the wake-ups
+    /// are sent, which a task of its own does: the next batch does not wait for it.
+    pub(super) fn answer(self, namespace: &Arc<Namespace>, carried_out: CarriedOut) {
+        let CarriedOut { answers, wake_ups } = carried_out;
+        let (mut answers, mut later) = (answers.into_iter(), Vec::new());
+        for Caller { count, answers: caller, .. } in self.callers {
+            let of_call: Answers = answers.by_ref().take(count).collect();
+            if of_call.iter().any(|answer| due_again(answer).is_some()) {
+                later.push((caller, of_call));
+            } else {
+                send(caller, of_call);
+            }
+        }
+        if wake_ups.is_empty() {
+            return;
+        }
+        let namespace = namespace.clone();
+        tokio::spawn(async move {
+            if let Err(error) = namespace.wake_others(&wake_ups).await {
+                tracing::debug!(%error, "wake-ups were not sent, the floor poll of the others finds the jobs");
+            }
+            later.into_iter().for_each(|(caller, answers)| send(caller, answers));
+        });
+    }
+}
+
+fn send(caller: Option<oneshot::Sender<Answers>>, answers: Answers) {
+    // The caller may have gone away.
+    let _ = caller.map(|caller| caller.send(answers));
+}
+
+/// The new due time of a job that is due again.
+fn due_again(answer: &Result<Acknowledged, StoreError>) -> Option<i64> {
+    match answer {
+        Ok(Acknowledged { verdict: LeaseVerdict::Failed | LeaseVerdict::Released, ms }) => *ms,
+        _ => None,
+    }
+}
