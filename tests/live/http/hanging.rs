@@ -1,5 +1,6 @@
-//! A master of a Redis Cluster that hangs: calls for the jobs of the others are answered, and no job
-//! is handed out by a pop whose acknowledgements it does not answer.
+//! A master of a Redis Cluster that hangs: calls for the jobs of the others are answered, no job is
+//! handed out by a pop whose acknowledgements it does not answer, and those of a client that hung
+//! up are carried out once it goes on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::queues::{counts, send};
 use super::sidecar::Sidecar;
 use crate::support::{DEADLINE, metric, namespace, wait_until};
 
@@ -102,22 +104,59 @@ async fn calls_for_the_masters_that_answer_wait_for_none_that_hangs() {
     .await;
 }
 
+/// Stores a job that is due now.
+fn add(sidecar: &Sidecar, id: &str) {
+    let job = json!({"id": id, "queue": "emails", "for": 0, "body": ""});
+    assert_eq!(sidecar.post("/v1/jobs", &job).status, 201, "{id}");
+}
+
+/// Stores a job and pops it. Returns its lease, as a word on it takes it.
+fn hold(sidecar: &Sidecar, id: &str) -> Value {
+    add(sidecar, id);
+    let popped = sidecar.post("/v1/queues/emails/pop", &json!({"wait": "20s", "ttr": "10m"}));
+    let job = &popped.json()["jobs"][0];
+    assert_eq!(job["id"], id, "{job}");
+    json!({"id": id, "lease": job["lease"]})
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn words_on_leases_are_carried_out_after_their_client_hung_up() {
+    let Halves { cluster, sidecar, of_first: hanging, of_others: living } = halves().await;
+    let held = [&hanging[0], &living[0], &living[1]].map(|id| hold(&sidecar, id));
+    let ends = |end: &str| {
+        let series = format!(r#"dwell_lease_ends_total{{queue="emails",end="{end}"}}"#);
+        metric(&sidecar.metrics(), &series)
+    };
+    let gone = || sidecar.log().matches("a connection ended early").count();
+    cluster.nodes[0].freeze().unwrap();
+    // The `finish` of the first job waits behind its `touch`. The verdict of a master that answers
+    // shows that a call has begun.
+    let touch = json!({"touch": [held[0]], "release": [held[1]]});
+    let _touches = send(&sidecar, "/v1/leases", &touch);
+    wait_until("the first call", async || (ends("released") == 1.0).then_some(())).await;
+    let finish = json!({"finish": [held[0], held[2]]});
+    let finishes = send(&sidecar, "/v1/leases", &finish);
+    wait_until("the second call", async || (ends("finished") == 1.0).then_some(())).await;
+    let before = gone();
+    drop(finishes);
+    wait_until("the end of its connection", async || (gone() > before).then_some(())).await;
+    cluster.nodes[0].thaw().unwrap();
+    cluster.whole().await.unwrap();
+    wait_until("the end of the jobs", async || {
+        let queue = sidecar.get("/v1/queues/emails");
+        (queue.status == 200 && queue.json()["reserved"] == 0).then_some(())
+    })
+    .await;
+    assert_eq!(counts(&sidecar), [0, 1, 0, 0], "the released one is left");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pop_whose_acknowledgements_hang_hands_out_no_job() {
     let Halves { cluster, sidecar, of_first: hanging, of_others: living } = halves().await;
     let (hanging, done, living) = (&hanging[0], &living[0], &living[1]);
-    let add = |id: &str| {
-        let job = json!({"id": id, "queue": "emails", "for": 0, "body": ""});
-        assert_eq!(sidecar.post("/v1/jobs", &job).status, 201, "{id}");
-    };
     let pop = |body: &Value| sidecar.post("/v1/queues/emails/pop", body);
-    let held = [hanging, done].map(|id| {
-        add(id);
-        let job = pop(&json!({"wait": "20s", "ttr": "10m"})).json()["jobs"][0].clone();
-        assert_eq!(job["id"], id.as_str(), "{job}");
-        json!({"id": id, "lease": job["lease"]})
-    });
-    add(living);
+    let held = [hanging, done].map(|id| hold(&sidecar, id));
+    add(&sidecar, living);
 
     cluster.nodes[0].freeze().unwrap();
     let call = json!({"finish": held});

@@ -1,13 +1,15 @@
 //! Pops that carry the acknowledgements of the jobs before: their results, whatever becomes of the
 //! pop.
 
+use dwell::config::Redis;
+use dwell::store::Store;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::queues::{add, answer, counts, pop, send_pop, sidecar, until_waiting};
 use super::sidecar::Sidecar;
 use crate::commands::fixture::Fixture;
-use crate::support::{metric, wait_until};
+use crate::support::{metric, redis_link, wait_until};
 
 /// The lease of a popped job, as a word on it takes it.
 fn lease(job: &Value) -> Value {
@@ -210,4 +212,23 @@ async fn a_pop_that_redis_leaves_has_the_results_of_what_was_carried_out() {
     assert_eq!(verdicts(&problem), json!([["a", "finish", "finished"]]));
     let problem = sidecar.post("/v1/queues/emails/pop", &call).problem(503);
     assert_eq!((&problem["code"], problem.get("results")), (&json!("redis"), None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pop_has_the_results_beside_a_job_that_cannot_be_read() {
+    let fixture = Fixture::new().await;
+    let sidecar = sidecar(&fixture).await;
+    let done = held(&sidecar, &["a"]).remove(0);
+    add(&sidecar, "next", "emails", "0s");
+    add(&sidecar, "o", "orders.eu", "0s");
+    let damaged = pop(&sidecar, "orders.eu", json!({"ttr": "10m"})).remove(0);
+    let store = Store::attach(&Redis::new(fixture.redis.url())).await.unwrap();
+    let due = store.keys().due(store.keys().bucket_of("o"), "=orders.eu");
+    let mut raw = redis_link(&fixture.redis.url()).await;
+    redis::cmd("SET").arg(due).arg("x").exec_async(&mut raw).await.unwrap();
+    let call = json!({"finish": [lease(&done), lease(&damaged)]});
+    let problem = sidecar.post("/v1/queues/emails/pop", &call).problem(409);
+    assert_eq!(problem["code"], "unreadable_job", "{problem}");
+    assert_eq!(verdicts(&problem), json!([["a", "finish", "finished"]]));
+    assert_eq!(counts(&sidecar), [0, 1, 0, 0], "no job is handed out");
 }

@@ -46,10 +46,15 @@ pub(super) fn waiting_pop(sidecar: &Sidecar, wait: &str) -> TcpStream {
 
 /// A pop of this queue with this body, on a connection of its own, sent and not answered.
 pub(super) fn send_pop(sidecar: &Sidecar, queue: &str, body: &Value) -> TcpStream {
+    send(sidecar, &format!("/v1/queues/{queue}/pop"), body)
+}
+
+/// A call with this body, on a connection of its own, sent and not answered.
+pub(super) fn send(sidecar: &Sidecar, path: &str, body: &Value) -> TcpStream {
     let body = body.to_string();
     let mut link = sidecar.connect();
     let head = format!(
-        "POST /v1/queues/{queue}/pop HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n"
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n"
     );
     link.write_all(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes())
         .unwrap();
