@@ -135,6 +135,7 @@ async fn run(settings: Settings, args: &Args) -> Result<Exit, Stop> {
     let (room, memory) = (Room::of_system(), Memory::of(&settings.limits));
     let listener = bind("probes.listen", &settings.probes.listen)
         .await?
+        .for_probes()
         .within(&room.for_probes(), &Memory::of_probes());
     tracing::info!(address = %listener.address(), "probes");
     let admin = bind("http.listen", &settings.http.listen).await?;

@@ -8,7 +8,8 @@
 //! - `bind`: the address; `slots`: the connections; `slot`: the state of one; `conversation`: one
 //!   connection, from request to request; `connection`: its bytes; `bodies`: those of its requests
 //!   and answers; `waiting`: a call that waits; `buffers`: which connections have some; `doubled`:
-//!   headers that may come once; `room`: how many connections all listeners may hold.
+//!   headers that may come once; `room`: how many connections all listeners may hold; `held`:
+//!   probes that wait for room of their peer.
 
 mod bind;
 mod bodies;
@@ -16,13 +17,14 @@ mod buffers;
 mod connection;
 mod conversation;
 mod doubled;
+mod held;
 mod room;
 mod slot;
 mod slots;
 mod waiting;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use axum::{Router, middleware};
@@ -35,6 +37,7 @@ use super::waits::WaitShares;
 use crate::clock;
 use connection::TimedIo;
 use conversation::{Calls, converse};
+use held::Held;
 pub use room::Room;
 use slot::Slot;
 use slots::{MAX_CONNECTIONS, Slots};
@@ -106,6 +109,8 @@ pub struct Listener {
     most_of_peer: usize,
     room: Room,
     memory: Memory,
+    /// A connection whose peer has no room is held until it has, for a moment, and not refused.
+    holds: bool,
 }
 
 impl Listener {
@@ -123,6 +128,7 @@ impl Listener {
                 most_of_peer: MAX_CONNECTIONS / 2,
                 room,
                 memory,
+                holds: false,
             })
         };
         bound.await.map_err(|error: io::Error| {
@@ -153,6 +159,12 @@ impl Listener {
         }
     }
 
+    /// The same for probes: one of a peer whose connections are all busy waits for one of them.
+    #[must_use]
+    pub fn for_probes(self) -> Self {
+        Listener { holds: true, ..self }
+    }
+
     /// The same within the room of all listeners, and the memory of all calls.
     #[must_use]
     pub fn within(self, room: &Room, memory: &Memory) -> Self {
@@ -177,11 +189,20 @@ impl Listener {
         let buffers = self.room.buffers().clone();
         let mut slots = Slots::new(self.most, self.most_of_peer, self.room);
         // Accepted, and without room: by then a connection that waited for its client has a request.
-        let mut next: Option<(TcpStream, SocketAddr)> = None;
+        let mut next: Option<(TcpStream, IpAddr)> = None;
+        let mut held = Held::default();
         loop {
-            if let Some((stream, peer)) = next.take_if(|_| slots.has_room()) {
+            while let Some((stream, peer)) = held
+                .take(|peer| slots.has_room() && slots.has_room_of(peer))
+                .or_else(|| next.take_if(|_| slots.has_room()))
+            {
+                if self.holds && !slots.has_room_of(peer) {
+                    if let Some(gone) = held.push(stream, peer) {
+                        slots.refused(gone);
+                    }
+                    continue;
+                }
                 conversation::prepare(&stream);
-                let peer = peer.ip().to_canonical();
                 let slot = Slot::new(peer, waits.of_peer(peer));
                 let calls = Calls::new(slot.clone(), router.clone(), self.memory.clone());
                 let stream = TimedIo::new(stream, slot.clone(), buffers.clone());
@@ -195,13 +216,13 @@ impl Listener {
                     slots.remove(ended.map_or_else(|error| error.id(), |(id, ())| id));
                 }
                 accepted = self.listener.accept(), if has_room => match accepted {
-                    Ok(accepted) => next = Some(accepted),
+                    Ok((stream, peer)) => next = Some((stream, peer.ip().to_canonical())),
                     Err(error) => {
                         tracing::debug!(%error, "a connection was not accepted");
                         clock::sleep(ACCEPT_RETRY_INTERVAL).await;
                     }
                 },
-                () = clock::sleep(ACCEPT_RETRY_INTERVAL), if !has_room => {}
+                () = clock::sleep(ACCEPT_RETRY_INTERVAL), if !has_room || !held.is_empty() => {}
             }
         }
         drop(self.listener);
@@ -214,9 +235,14 @@ impl Listener {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::Notify;
+
     use super::conversation::HEAD_TIMEOUT;
     use super::*;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     #[tokio::test]
     async fn a_client_that_never_ends_its_request_does_not_hold_up_the_end() {
@@ -280,6 +306,44 @@ mod tests {
         }
         shutdown.cancel();
         server.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_probe_waits_for_a_busy_connection_of_its_peer() {
+        let listener = Listener::bind("probes.listen", "127.0.0.1:0").await.unwrap().for_probes();
+        let listener = Listener { most_of_peer: 1, ..listener };
+        let address = listener.address();
+        let [busy, done] = [(); 2].map(|()| Arc::new(Notify::new()));
+        let (begins, ends) = (busy.clone(), done.clone());
+        let works = move || async move {
+            begins.notify_one();
+            ends.notified().await;
+        };
+        let router =
+            Router::new().route("/busy", get(works)).route("/livez", get(async || "alive"));
+        let server = tokio::spawn(listener.serve(router, CancellationToken::new()));
+        let send = async |path: &str| {
+            let mut link = TcpStream::connect(address).await.unwrap();
+            let head = format!("GET {path} HTTP/1.1\r\nhost: dwell\r\nconnection: close\r\n\r\n");
+            link.write_all(head.as_bytes()).await.unwrap();
+            link
+        };
+        let mut working = send("/busy").await;
+        busy.notified().await;
+        let (mut first, second, third) =
+            (send("/livez").await, send("/livez").await, send("/livez").await);
+        // There is room for two: the end of the first one shows that the last one has come.
+        let mut answer = String::new();
+        assert!(matches!(first.read_to_string(&mut answer).await, Ok(0) | Err(_)), "{answer}");
+        done.notify_one();
+        for mut link in [second, third] {
+            link.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            answer.clear();
+        }
+        working.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        server.abort();
     }
 
     #[tokio::test]

@@ -182,6 +182,12 @@ impl Slot {
         self.begun.load(Ordering::Relaxed)
     }
 
+    /// Whether the client had no time yet to ask.
+    pub(super) fn is_new(&self) -> bool {
+        let since = clock::now().saturating_duration_since(*self.moved.lock());
+        !self.has_begun() && since < STALL_TIMEOUT
+    }
+
     /// Whether a request is being answered.
     pub(super) fn is_busy(&self) -> bool {
         self.busy.load(Ordering::Relaxed)

@@ -54,6 +54,18 @@ impl Slots {
         is_free || self.taken.values().any(|taken| taken.slot.waits_for_client())
     }
 
+    /// Whether another connection of this peer can be accepted, possibly by closing one of its own
+    /// that waits for its client, and had the time to ask.
+    pub(super) fn has_room_of(&self, peer: IpAddr) -> bool {
+        if self.taken.len() < self.most_of_peer {
+            return true;
+        }
+        let of_peer =
+            || self.taken.values().map(|taken| &taken.slot).filter(|slot| slot.peer() == peer);
+        of_peer().count() < self.most_of_peer
+            || of_peer().any(|slot| slot.waits_for_client() && !slot.is_new())
+    }
+
     /// Adds a connection. If its peer is at its limit, a waiting connection of that peer is closed,
     /// or else the new one. If the listener is at its limit, or the listeners together are, a
     /// waiting connection of the peer with the most connections is closed: the one whose last
@@ -100,7 +112,7 @@ impl Slots {
 
     /// Counts a connection that is closed before its first request, and tells of those of the last
     /// minute.
-    fn refused(&mut self, peer: IpAddr) {
+    pub(super) fn refused(&mut self, peer: IpAddr) {
         self.refused += 1;
         let now = clock::now();
         if self.told_at.is_some_and(|told| now < told + REFUSED_LOG_INTERVAL) {
@@ -124,7 +136,7 @@ impl Slots {
 
 #[cfg(test)]
 mod tests {
-    use super::super::slot::BusyGuard;
+    use super::super::slot::{BusyGuard, STALL_TIMEOUT};
     use super::*;
     use crate::http::server::waits::WaitShare;
 
@@ -191,6 +203,24 @@ mod tests {
         assert!(table.has(&other) && table.0.has_room());
         // The first one is told of at once, the others in the next minute.
         assert!(table.0.told_at.is_some() && table.0.refused > 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_has_room_once_one_of_its_connections_waits_or_never_asked() {
+        let mut table = Table(Slots::new(4, 2, Room::default()), tokio::task::JoinSet::new());
+        assert!(table.0.has_room_of(CROWD_PEER));
+        let works = BusyGuard::new(&table.add(CROWD_PEER));
+        assert!(table.0.has_room_of(CROWD_PEER));
+        table.add(CROWD_PEER);
+        assert!(!table.0.has_room_of(CROWD_PEER), "one is busy, and one is new");
+        assert!(table.0.has_room_of(OTHER_PEER));
+        drop(works);
+        assert!(table.0.has_room_of(CROWD_PEER), "one waits for its next request");
+        let mut table = Table(Slots::new(4, 1, Room::default()), tokio::task::JoinSet::new());
+        table.add(CROWD_PEER);
+        assert!(!table.0.has_room_of(CROWD_PEER));
+        clock::sleep(STALL_TIMEOUT).await;
+        assert!(table.0.has_room_of(CROWD_PEER), "one has not asked");
     }
 
     #[tokio::test]
