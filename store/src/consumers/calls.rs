@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::asking::{Answer, Asking};
 use super::heads::SILENT_MASTER_TIMEOUT;
@@ -13,6 +14,7 @@ use crate::policy::{Fate, delivery};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
+use crate::store::queue::claim::MAX_CLAIM_AHEAD;
 use crate::store::queue::pop::{PopLimits, Popped};
 use crate::store::record::Nonce;
 
@@ -93,7 +95,8 @@ impl Consumers {
         limits: &[PopLimits],
     ) -> Result<Option<Answered>, StoreError> {
         let (nonce, bucket, queue): (Nonce, _, _) = (rand::random(), call.bucket, call.queue());
-        let (store, ahead) = (&self.inner.store, call.ahead);
+        let store = &self.inner.store;
+        let ahead = if call.is_ahead { MAX_CLAIM_AHEAD } else { Duration::ZERO };
         let popped = match store.queue.pop_for(nonce, bucket, queue, limits, ahead).await {
             Ok(popped) => popped,
             Err(error) => {
@@ -126,7 +129,7 @@ impl Consumers {
             && !popped.portions.iter().any(|portion| portion.is_cut);
         let next = popped.next_ms.map(|ms| ms.saturating_mul(1000).saturating_sub(popped.now_us));
         if popped.jobs.is_empty()
-            && !call.ahead.is_zero()
+            && call.is_ahead
             && let Some(ahead_us) = next
         {
             call.got_nothing(ahead_us);

@@ -18,7 +18,6 @@ use super::rounds::{Begun, Rounds};
 use super::waiter::{Shared, Waiter};
 use crate::clock::{self, Instant};
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::claim::MAX_CLAIM_AHEAD;
 
 pub(super) use self::call::Call;
 
@@ -160,8 +159,8 @@ impl Watch {
         for Begun { bucket, number, jobs, is_of_line, pops } in calls {
             let (watch, consumers) = (self.clone(), consumers.clone());
             let maker = consumers.clone();
-            let (began, ahead) = (now, Duration::ZERO);
-            let call = Call { bucket, watch, consumers, number, jobs, began, is_of_line, ahead };
+            let (began, is_ahead) = (now, false);
+            let call = Call { bucket, watch, consumers, number, jobs, began, is_of_line, is_ahead };
             tokio::spawn(async move { maker.make(call, pops).await });
         }
     }
@@ -308,8 +307,8 @@ impl Watch {
             };
             let number = state.heads.pop_begins(bucket, 1, now);
             let (watch, consumers) = (self.clone(), consumers.clone());
-            let (jobs, began, is_of_line, ahead) = (1, now, false, MAX_CLAIM_AHEAD);
-            let call = Call { bucket, watch, consumers, number, jobs, began, is_of_line, ahead };
+            let (jobs, began, is_of_line, is_ahead) = (1, now, false, true);
+            let call = Call { bucket, watch, consumers, number, jobs, began, is_of_line, is_ahead };
             // A refused call ends, which locks the state. So does that of a waiter whose consumer
             // went away meanwhile, with the last reference to the waiter.
             drop(state);

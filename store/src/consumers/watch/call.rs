@@ -1,7 +1,6 @@
 //! A call that pops from one bucket, from its choice to its answer.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::runtime::Handle;
 
@@ -22,8 +21,8 @@ pub(in crate::consumers) struct Call {
     pub(super) began: Instant,
     /// The call is for pops of the line. The next ones wait for its answer.
     pub(super) is_of_line: bool,
-    /// The call may pop a job that is due within this time.
-    pub(in crate::consumers) ahead: Duration,
+    /// The call may pop a job that is due within [`MAX_CLAIM_AHEAD`](crate::store::queue::claim::MAX_CLAIM_AHEAD).
+    pub(in crate::consumers) is_ahead: bool,
 }
 
 impl Call {
