@@ -76,6 +76,12 @@ fn named(scene: &Scene, world: &World, id: u8, seen: &View) -> (i64, u8) {
     (due, world.published[world.life(world.stored.lives[usize::from(id)])])
 }
 
+/// A pop took the job before its due time, and its consumer gets it then.
+fn is_on_its_way(world: &World, id: usize) -> bool {
+    let out = world.stored.outs[id].as_ref();
+    out.is_some_and(|out| out.end.is_none() && out.ready > world.now_ms())
+}
+
 fn is_dying(live: &Live) -> bool {
     live.state.as_ref().is_some_and(|state| state.reason.is_some())
 }
@@ -99,6 +105,15 @@ pub(crate) fn follow_door(
     let earliest =
         |world: &mut World, number: u8, at| world.stored.earliest[usize::from(number)] = at;
     let is_there = seen.jobs[id].is_some();
+    let is_on_its_way = is_on_its_way(world, id);
+    if is_on_its_way
+        && matches!(
+            verdict,
+            "cancelled" | "cancelled_after_attempt" | "finished" | "failed" | "dead"
+        )
+    {
+        return Err(format!("`{verdict}`, and {} is handed out later", IDS[id]));
+    }
     if matches!(door, Door::Fail(_)) && world.budget.redeliveries > 0 {
         let (due, attempt) = named(scene, world, door.id(), seen);
         world.named.push((index, due, attempt));
@@ -119,11 +134,6 @@ pub(crate) fn follow_door(
             world.replace(id, 0);
         }
         (Door::Cancel(_), "cancelled" | "cancelled_after_attempt" | "in_flight") if is_there => {
-            let out = world.stored.outs[id].as_ref();
-            if verdict != "in_flight" && out.is_some_and(|out| out.end.is_none() && out.ready > now)
-            {
-                return Err(format!("`{verdict}`, and {} is handed out later", IDS[id]));
-            }
             world.replace(id, 0);
             let is_queue = seen.jobs[id].as_ref().is_some_and(|live| live.set.is_queue());
             if is_queue
@@ -185,9 +195,9 @@ pub(crate) fn follow_door(
             earliest(world, was, if is_first { now + SPAN } else { now });
         }
         (_, "not_found" | "fired") if !is_there => {}
-        // Never attempted.
+        // Never attempted, or nobody has the job yet.
         (Door::Finish(_) | Door::Fail(_), "not_found")
-            if world.published[life] == 0 || world.is_rolled() => {}
+            if world.published[life] == 0 || is_on_its_way || world.is_rolled() => {}
         (Door::Fail(_), "stale")
             if seen.jobs[id]
                 .as_ref()

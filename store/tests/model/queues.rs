@@ -137,6 +137,16 @@ pub(crate) fn queue_scenes() -> Vec<Scene> {
             &[FINISH],
             Budget { repeats: 1, ticks: 2, ..NONE },
         ),
+        Scene {
+            due: [NEXT, NEXT],
+            early: true,
+            ..queue(
+                "queue: finish and fail by id before its time",
+                &[Finish(X), Fail(Y)],
+                &[FINISH],
+                Budget { claims: 2, ticks: 1, ..NONE },
+            )
+        },
         queue(
             "queue: fail by id to the end",
             &[Fail(X), Fail(X), Requeue(X)],

@@ -19,6 +19,7 @@ const REPLACED: &str = "queue: replaced in the same queue";
 const ENDS: &str = "queue: the lease ends during the word";
 const BY_ID: &str = "queue: finish and fail by id";
 const BY_ID_END: &str = "queue: fail by id to the end";
+const BY_ID_AHEAD: &str = "queue: finish and fail by id before its time";
 const FIRED: &str = "queue: fired, rescheduled";
 const PURGED: &str = "queue: purged";
 const LATE: &str = "queue: too late for its consumer";
@@ -369,8 +370,26 @@ pub(crate) const RULES: &[Mutant] = &[
         &[AHEAD],
         &[Edit(
             &[Name::Cancel],
-            "(state.flags ~= FLAG_HELD or has(state.marks, EARLY) and state.due > NOW)",
+            "(state.flags ~= FLAG_HELD or is_held_early(state_bytes))",
             "state.flags ~= FLAG_HELD",
+        )],
+    ),
+    without(
+        "nobody finishes a job by id that is handed out later",
+        &[BY_ID_AHEAD],
+        &[Edit(
+            &[Name::Finish],
+            "if state.attempt == 0 or is_held_early(state_bytes) then",
+            "if state.attempt == 0 then",
+        )],
+    ),
+    without(
+        "nor fails it",
+        &[BY_ID_AHEAD],
+        &[Edit(
+            &[Name::Fail],
+            "if state.attempt == 0 or is_held_early(state_bytes) then",
+            "if state.attempt == 0 then",
         )],
     ),
     without(

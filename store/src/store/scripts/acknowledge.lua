@@ -10,13 +10,15 @@
 --        The ids of one call are distinct.
 -- Answer per job: verdict, ms: finished | failed, due | dead | released, due | touched, deadline | dropped |
 --        stale (the lease is another's, or over) | fired (the job was finished before) | not_found (also:
---        the job is of another queue). The last three changed nothing. A repeated fail or release answers
---        as before.
+--        the job is of another queue; finish, fail, release: its pop hands the job out later). The last
+--        three changed nothing. A repeated fail or release answers as before.
 -- Errors 'DWELL_BYTES id': the records that show the queues of the jobs are too large for one call. Nothing
 --        was written: call with one job at a time.
 -- Work   <= 128 jobs; of those that are held under another lease, up to 1 MiB of records. First write HDEL,
 --        so that a full Redis accepts the call.
 local REASON_FAILED = 4
+-- The words of consumers that end a lease. Those of Dwell itself are also for jobs that no consumer has yet.
+local ENDS_LEASE = { finish = true, fail = true, release = true }
 local answer, over, finished, unheld = {}, {}, {}, {}
 local states, held, leave = {}, {}, {}
 local dues, deads = {}, {}
@@ -75,7 +77,9 @@ for i = 1, #ARGV, 5 do
     end
     ms = ms and tonumber(ms)
   elseif holds and deadline and tonumber(deadline) > NOW then
-    if word == 'touch' then
+    if ENDS_LEASE[word] and is_held_early(bytes) then
+      verdict = 'not_found'
+    elseif word == 'touch' then
       verdict, ms = 'touched', time_of(more)
       push(held, int(ms), id)
     elseif word == 'finish' or word == 'drop' then

@@ -7,7 +7,7 @@
 if not record then return answer_over() end
 local verdict = 'cancelled_after_attempt'
 -- A job that a pop took early reaches its consumer at its due time.
-if runs and (state.flags ~= FLAG_HELD or has(state.marks, EARLY) and state.due > NOW) then
+if runs and (state.flags ~= FLAG_HELD or is_held_early(state_bytes)) then
   verdict = 'in_flight'
 elseif waits and state.attempt == 0 and not dying then
   verdict = is_doubtful() and 'cancelled_after_attempt' or 'cancelled'

@@ -4,7 +4,8 @@
 --        generation and step that the caller read, '+' wait ms of that step ('' after the last one), last
 --        error, code of the reason `failed`.
 -- Answer failed | stale | waiting (no attempt is in flight) | dead (also, of a queue's job: dead by this
---        call; then without a due) | fired | not_found (also: never attempted).
+--        call; then without a due) | fired | not_found (also: never attempted, or a pop took
+--        the job and hands it out later).
 -- Errors as in act.lua, and 'DWELL_AGAIN id': the job has changed since the caller read it. Nothing was
 --        written: read and call again.
 -- Work   one job. First write ZREM.
@@ -13,7 +14,7 @@
 local names_schedule, names_attempt = ARGV[4] ~= '', ARGV[4] ~= '' and ARGV[5] ~= ''
 if not record then return answer_over(names_schedule) end
 if dead or dying then return unchanged('dead', state.due, names_schedule) end
-if state.attempt == 0 then return unchanged('not_found') end
+if state.attempt == 0 or is_held_early(state_bytes) then return unchanged('not_found') end
 if ARGV[4] ~= '' and tonumber(ARGV[4]) ~= state.due then return unchanged('stale', state.due, true) end
 if ARGV[5] ~= '' and tonumber(ARGV[5]) ~= state.attempt then return unchanged('stale', state.due, names_attempt) end
 if waits then return unchanged('waiting', tonumber(waits), names_attempt) end

@@ -146,6 +146,11 @@ local function read_state(bytes)
   return s
 end
 local function pop_of(bytes) return sub(bytes, 18, 25) end
+-- Whether this is the state of a job that a pop took before its due time, which is still to come: no
+-- consumer has the job yet.
+local function is_held_early(bytes)
+  return bytes and byte(bytes, 2) == FLAG_HELD and has(byte(bytes, 42), EARLY) and struct.unpack('>i8', bytes, 10) > NOW
+end
 local function write_state(s)
   return struct.pack(STATE_FIXED, STATE_VERSION, s.flags, s.crashes, s.attempt, s.step, s.due, s.pop, s.generation, s.fingerprint, s.marks, s.reason) .. s.error
 end
