@@ -140,9 +140,10 @@ if count > 0 then
   call('ZCARD', HELD)
   call('HLEN', COMPLETED)
 end
+-- The first write checks its key, too.
+if count > 0 or #orphans > 0 then call('HDEL', APPLIED, '-') end
 many('HDEL', STATE, orphans)
 if count > 0 then
-  call('HDEL', APPLIED, '-')
   -- This write comes first, so that unpop finds the jobs that a half-failed call handed out.
   remember_pop(pops, pops_old, nonce, table.concat(text))
   many('HSET', STATE, states)
