@@ -43,6 +43,7 @@ const FLAG_HELD: u8 = 1;
 const FLAG_COUNTED: u8 = 2;
 const MARK_REPLACED: u8 = 1;
 const MARK_FIRST: u8 = 4;
+const MARK_EARLY: u8 = 32;
 /// The part of a record from version to fingerprint, which does not depend on the target.
 const HEAD_BYTES: usize = 22;
 const FIXED_STATE_BYTES: usize = 43;
@@ -235,7 +236,7 @@ pub struct State {
     pub generation: Generation,
     /// Fingerprint of the message that scheduled the job.
     pub fingerprint: [u8; 8],
-    /// Bits that only the scripts read (prelude.lua).
+    /// Bits for the scripts (prelude.lua).
     pub marks: u8,
     /// The reason why the job is dead or dying.
     pub reason: Option<DeadReason>,
@@ -315,6 +316,11 @@ impl State {
             self.attempt = self.attempt.saturating_add(1);
         }
         self
+    }
+
+    /// The last pop took the job before its due time.
+    pub(in crate::store) fn is_early(&self) -> bool {
+        self.marks & MARK_EARLY != 0
     }
 
     /// The facts that decide the fate of the job.

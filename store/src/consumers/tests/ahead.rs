@@ -101,3 +101,22 @@ async fn waiting_pops_get_no_job_before_its_time() {
     }
     assert_eq!(fixture.counts().await, [0, 0, POPS, 0]);
 }
+
+#[tokio::test]
+async fn a_job_that_is_due_before_the_due_time_of_its_schedule_has_its_whole_lease() {
+    let fixture = Fixture::new().await;
+    fixture.add("x", Due::In(0)).await;
+    let job = fixture.take().await;
+    assert_eq!(fixture.verdict(&job, fail(Some(3_600_000))).await, LeaseVerdict::Failed);
+    let reschedule = Act { due: Some(FAR), ..Act::new(Action::Reschedule, "x".parse().unwrap()) };
+    let verdict = fixture.store.queue.act(&reschedule, &[]).await.unwrap().verdict;
+    assert_eq!(verdict, Verdict::Rescheduled);
+    assert_eq!(fixture.act(Action::Fire, "x").await, Verdict::Firing);
+    let bucket = fixture.store.keys().bucket_of("x");
+    let (queue, nonce) = (&fixture.store.queue, rand::random());
+    let limits = PopLimits { ttr_ms: Some(4), ..LIMITS };
+    let answer = queue.pop_for(nonce, bucket, QUEUE, &[limits], MAX_CLAIM_AHEAD).await.unwrap();
+    let job = &answer.jobs[0];
+    assert!(1000 * job.due_ms() > answer.now_us, "the job was fired");
+    assert_eq!((answer.wait_us, job.lease.ttr_ms), (0, 4));
+}

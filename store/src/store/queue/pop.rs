@@ -237,7 +237,13 @@ impl Queue {
         let state = State::decode(state).map_err(|why| why.to_string())?;
         let record = record::decode(bytes).map_err(|why| why.to_string())?;
         let wait_ms = retry::wait_ms(&record.job, state.step, &[]);
-        let begin_us = state.due_ms.saturating_mul(1000).clamp(now_us, latest_us);
+        // A due job may have a later due time in its state: a fire moves a job that was attempted,
+        // and not its schedule.
+        let begin_us = if state.is_early() {
+            state.due_ms.saturating_mul(1000).clamp(now_us, latest_us)
+        } else {
+            now_us
+        };
         // The deadline was rounded up to a whole ms, from the clock of the answer or the due time.
         let span = (deadline_ms.saturating_mul(1000).saturating_sub(begin_us) / 1000).max(0);
         let mut lease = Lease {
