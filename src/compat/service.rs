@@ -21,6 +21,7 @@ use crate::policy::expiry;
 use crate::queues::QueueService;
 use crate::request::{Act, NewJob, OwnQueues, Request, RequestRules, act_on};
 use crate::store::error::{Class, StoreError};
+use crate::store::queue::claim::MAX_CLAIM_AHEAD;
 use crate::store::queue::ends::Over;
 use crate::store::reader::list::Query;
 use crate::store::reader::lookup::{Place, StoredJob};
@@ -210,7 +211,12 @@ impl Service {
         let finish = act(Action::Finish, &job.id, own_queues);
         if self.inner.apply.finish(job, finish).await? == Verdict::NotFound {
             let cancel = act(Action::Cancel, &job.id, own_queues);
-            self.inner.apply.one(Request::Act(cancel)).await?;
+            let cancelled = self.inner.apply.one(Request::Act(cancel)).await?;
+            // A pop had the job already, and hands it out at its due time. The answer comes after
+            // that: then the job was deleted in the hands of its consumer.
+            if cancelled.verdict == Verdict::InFlight {
+                clock::sleep(MAX_CLAIM_AHEAD).await;
+            }
         }
         Ok(())
     }
