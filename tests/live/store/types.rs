@@ -83,9 +83,9 @@ async fn a_settle_ends_a_job_whole_or_not_at_all_while_a_key_is_of_another_type(
 }
 
 /// A job of the queue `q`, due.
-async fn put_into_queue(fixture: &Fixture) {
+async fn put_into_queue(fixture: &Fixture, name: &str) {
     let job = Job { ttr_ms: 600_000, ..Job::for_queue("q", "") };
-    fixture.put(NewJob::new(job, PAST).id(id("job"))).await;
+    fixture.put(NewJob::new(job, PAST).id(id(name))).await;
 }
 
 async fn pop(fixture: &Fixture) -> Result<PopAnswer, StoreError> {
@@ -98,7 +98,7 @@ async fn pop(fixture: &Fixture) -> Result<PopAnswer, StoreError> {
 async fn a_pop_takes_nothing_while_a_key_that_it_or_a_finish_writes_is_of_another_type() {
     for name in ["held", "state", "completed", "applied", "queues", "pops", "pops_old"] {
         let fixture = Fixture::new().await;
-        put_into_queue(&fixture).await;
+        put_into_queue(&fixture, "job").await;
         fixture.redis(&["DEL", &fixture.key(name)]).await;
         fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
         assert!(pop(&fixture).await.is_err(), "{name}");
@@ -121,7 +121,7 @@ async fn an_acknowledgement_changes_nothing_while_a_key_that_it_writes_is_of_ano
         ("dead:=q", fail(None), LeaseVerdict::Dead),
     ] {
         let fixture = Fixture::new().await;
-        put_into_queue(&fixture).await;
+        put_into_queue(&fixture, "job").await;
         let job = pop(&fixture).await.unwrap().jobs.remove(0);
         let acknowledgements = [Acknowledgement { id: job.id, lease: job.lease, action }];
         fixture.redis(&["DEL", &fixture.key(name)]).await;
@@ -133,4 +133,53 @@ async fn an_acknowledgement_changes_nothing_while_a_key_that_it_writes_is_of_ano
         let answer = fixture.store.queue.acknowledge(&acknowledgements).await.remove(0);
         assert_eq!(answer.unwrap().verdict, verdict, "{name}");
     }
+}
+
+#[tokio::test]
+async fn each_of_a_mixed_call_needs_only_the_keys_that_it_writes() {
+    let fail = LeaseAction::Fail { wait_ms: Some(1000), error: String::new() };
+    for (name, is_refused) in
+        [("completed", [true, false]), ("due:=q", [false, true]), ("queues", [true, true])]
+    {
+        let fixture = Fixture::new().await;
+        let mut acknowledgements = Vec::new();
+        for (name, action) in [("a", LeaseAction::Finish), ("b", fail.clone())] {
+            put_into_queue(&fixture, name).await;
+            let job = pop(&fixture).await.unwrap().jobs.remove(0);
+            acknowledgements.push(Acknowledgement { id: job.id, lease: job.lease, action });
+        }
+        fixture.redis(&["DEL", &fixture.key(name)]).await;
+        fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
+        let answers = fixture.store.queue.acknowledge(&acknowledgements).await;
+        let refused: Vec<bool> = answers.iter().map(Result::is_err).collect();
+        assert_eq!(refused, is_refused, "{name}");
+        fixture.redis(&["DEL", &fixture.key(name)]).await;
+        for (acknowledgement, is_refused) in acknowledgements.into_iter().zip(is_refused) {
+            if is_refused {
+                assert_eq!(fixture.place(acknowledgement.id.as_str()).await, "held", "{name}");
+                let answer = fixture.store.queue.acknowledge(&[acknowledgement]).await.remove(0);
+                let verdict = answer.unwrap().verdict;
+                assert!(matches!(verdict, LeaseVerdict::Finished | LeaseVerdict::Failed), "{name}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pop_removes_nothing_while_the_key_of_its_first_write_is_of_another_type() {
+    let fixture = Fixture::new().await;
+    put_into_queue(&fixture, "job").await;
+    let job = pop(&fixture).await.unwrap().jobs.remove(0);
+    let action = LeaseAction::Release { wait_ms: 0 };
+    let release = Acknowledgement { id: job.id, lease: job.lease, action };
+    fixture.store.queue.acknowledge(&[release]).await.remove(0).unwrap();
+    fixture.redis(&["DEL", &fixture.key("jobs")]).await;
+    fixture.redis(&["DEL", &fixture.key("applied")]).await;
+    fixture.redis(&["SET", &fixture.key("applied"), "foreign"]).await;
+    assert!(pop(&fixture).await.is_err());
+    let has_state = async || fixture.redis(&["HEXISTS", &fixture.key("state"), "job"]).await;
+    assert_eq!(has_state().await, redis::Value::Int(1));
+    fixture.redis(&["DEL", &fixture.key("applied")]).await;
+    assert!(pop(&fixture).await.unwrap().jobs.is_empty());
+    assert_eq!(has_state().await, redis::Value::Int(0));
 }
