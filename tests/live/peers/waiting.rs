@@ -1,10 +1,16 @@
 //! Consumers that wait at the listeners of `[compat]`: their cost, and their answers.
 
+use dwell::config::Redis;
+use dwell::job::{Due, Job};
+use dwell::request::NewJob;
+use dwell::store::queue::claim::MAX_CLAIM_AHEAD;
+use dwell::store::queue::pop::PopLimits;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::listeners::{Listeners, call};
+use crate::store::fixture::{self, open};
 use crate::support::{DEADLINE, wait_until};
 
 const QUEUE: &str = "client-ns.waits";
@@ -147,5 +153,40 @@ async fn who_waits_gets_a_job_or_hangs_up_or_is_told_of_the_end() {
     dwell.stop().await;
     for (mut link, wanted) in links.into_iter().zip(wanted) {
         assert_eq!(answer(&mut link).await.1, wanted);
+    }
+}
+
+/// Another instance has taken the job for a consumer that waits, and hands it out at its due time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delete_is_answered_once_its_job_was_handed_out() {
+    let dwell = Listeners::start(SETTINGS).await;
+    let other = open(&Redis::new(dwell.redis.url()), &[]).await;
+    let limits = [PopLimits {
+        ttr_ms: Some(60_000),
+        max_ttr_ms: 60_000,
+        most: 1,
+        most_bytes: 1 << 20,
+        room: None,
+    }];
+    let classic = json!({"command": "delete", "id": "classic"}).to_string();
+    for (id, server, line, body) in [
+        ("new", &dwell.delay_queue, "POST /finish", json!({"id": "new"}).to_string()),
+        ("classic", &dwell.delay_queue, "POST /", classic),
+        ("lmstfy", &dwell.lmstfy, "DELETE /api/client-ns/waits/job/lmstfy", String::new()),
+    ] {
+        let job = NewJob::new(Job::for_queue(QUEUE, "x"), Due::In(50)).id(fixture::id(id));
+        other.queue.schedule(&[job]).await.unwrap();
+        let bucket = other.keys().bucket_of(id);
+        let job = loop {
+            let (queue, nonce) = (&other.queue, rand::random());
+            let answer = queue.pop_for(nonce, bucket, QUEUE, &limits, MAX_CLAIM_AHEAD).await;
+            if let Some(job) = answer.unwrap().jobs.pop() {
+                break job;
+            }
+        };
+        let status = call(server, line, "", body.as_bytes()).await.status;
+        assert!(status == 200 || status == 204, "{id}: {status}");
+        assert!(other.read_clock().await.unwrap() >= 1000 * job.due_ms(), "{id}");
+        assert!(other.reader.find(&job.id).await.unwrap().is_none(), "{id}");
     }
 }
