@@ -34,8 +34,7 @@ const FLAG_GENERATED: u8 = 2;
 const FLAG_REPLACED: u8 = 4;
 const FLAG_FIRST: u8 = 8;
 /// The retry array of the job of a queue is [`retry::DEFAULT_MS`], that of a queue without one of
-/// its own, and is not in the metadata. An instance that does not know the flag takes its own
-/// `delivery.retry`.
+/// its own, and is not in the metadata.
 const FLAG_DEFAULT_RETRY: u8 = 16;
 /// The bits of a record's flags from here: [`lease::time_out_code`].
 const GOES_ON_SHIFT: u8 = 5;
