@@ -22,7 +22,7 @@ cp -R docs config deploy ./*.md LICENSE "$staged/src/"
 sed 's#](\([^)]*\))#](docs/\1)#; s#](docs/\.\./#](#' docs/SUMMARY.md >"$staged/src/SUMMARY.md"
 rm "$staged/src/docs/SUMMARY.md"
 # Source files are no part of the site: their paths stand as text.
-find "$staged/src" -name '*.md' -exec sed -i.old -E 's#\[([^]]+)\]\((\.\./)*((src|core|store|engine|connectors|testkit|lab|tests|fuzz|scripts)/[^)]*)\)#\1 (`\3`)#g' {} +
+find "$staged/src" -name '*.md' -exec sed -i.old -E 's#\[([^]]+)\]\((\.\./)*((src|core|schedule|store|engine|connectors|testkit|lab|tests|fuzz|scripts)/[^)]*)\)#\1 (`\3`)#g' {} +
 find "$staged/src" -name '*.md.old' -delete
 cat >"$staged/book.toml" <<'TOML'
 [book]

@@ -1,11 +1,12 @@
 //! The times of a cron expression in a zone, one after the other in both directions.
 
 use crate::cron::Cron;
+use crate::occurrence_id::MAX_TIME_MS;
 use crate::segment::Segment;
 use crate::zone::Zone;
 
 /// The search ends here.
-const MAX_TIME_S: i64 = crate::timetable::MAX_TIME_MS / 1_000;
+const MAX_TIME_S: i64 = MAX_TIME_MS / 1_000;
 
 /// Finds the times of an expression, epoch seconds, and keeps the segment of the last one.
 ///

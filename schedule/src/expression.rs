@@ -198,7 +198,8 @@ mod tests {
         for (text, error) in [
             (
                 "60 * * * *",
-                "minute `60` is out of range: write 0 to 59, *, or a list, a range or a step of them",
+                "minute `60` is out of range: write 0 to 59, *, or a list, a range or a step of \
+                 them",
             ),
             ("0 22-2 * * *", "hour `22-2` runs backwards: write 22-23,0-2"),
             ("0 0 * * SAT-MON", "day of week `SAT-MON` runs backwards: write SAT-SAT,SUN-MON"),

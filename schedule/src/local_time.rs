@@ -3,7 +3,7 @@
 use dwell_core::quote;
 use jiff::civil::DateTime;
 
-use crate::civil::Month;
+use crate::civil::{Month, SECONDS_PER_DAY};
 use crate::error::ParseError;
 use crate::segment::Segment;
 use crate::zone::Zone;
@@ -27,7 +27,7 @@ pub fn local_time_ms(text: &str, zone: &Zone) -> Result<i64, ParseError> {
         i64::from(time.hour()) * 3_600 + i64::from(time.minute()) * 60 + i64::from(time.second());
     // jiff reads the leap second :60 as :59, which is early.
     let is_leap = trimmed.get(17..19) == Some("60");
-    let local = day * crate::civil::SECONDS_PER_DAY + second + i64::from(is_leap);
+    let local = day * SECONDS_PER_DAY + second + i64::from(is_leap);
     let at = Segment::time_of_local(zone, local);
     // The end of a gap has no parts of a second.
     let is_skipped = !Segment::shows(zone, at, local);

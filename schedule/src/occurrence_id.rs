@@ -3,9 +3,12 @@
 /// The longest id of a schedule, so that those of its occurrences fit into 256 bytes.
 pub const MAX_SCHEDULE_ID_BYTES: usize = 240;
 
+/// The last time that a schedule can have, in November 2286: ids have 13 digits for it.
+pub const MAX_TIME_MS: i64 = 9_999_999_999_999;
+
 const DIGITS: usize = 13;
 
-/// The id of the occurrence of this nominal time, from 0 to [`MAX_TIME_MS`](crate::MAX_TIME_MS).
+/// The id of the occurrence of this nominal time, from 0 to [`MAX_TIME_MS`].
 #[must_use]
 pub fn occurrence_id(schedule_id: &str, nominal_ms: i64) -> String {
     format!("{schedule_id}@{nominal_ms:0DIGITS$}")
@@ -32,7 +35,7 @@ mod tests {
             assert_eq!(split_occurrence_id(&id), Some((schedule_id, ms)), "{id}");
         }
         assert_eq!(occurrence_id("report", 7), "report@0000000000007");
-        let longest = occurrence_id(&"x".repeat(MAX_SCHEDULE_ID_BYTES), crate::MAX_TIME_MS);
+        let longest = occurrence_id(&"x".repeat(MAX_SCHEDULE_ID_BYTES), MAX_TIME_MS);
         assert_eq!(longest.len(), 254);
     }
 

@@ -3,10 +3,8 @@
 use crate::cursor::Cursor;
 use crate::error::ParseError;
 use crate::expression::{Expression, Kind};
+use crate::occurrence_id::MAX_TIME_MS;
 use crate::zone::Zone;
-
-/// The last time that a schedule can have, in November 2286: ids have 13 digits for it.
-pub const MAX_TIME_MS: i64 = 9_999_999_999_999;
 
 /// The most times of a gap that are listed.
 pub const MAX_LISTED: usize = 100;
@@ -14,7 +12,8 @@ pub const MAX_LISTED: usize = 100;
 /// The most times of a gap that are counted.
 pub const MAX_COUNTED: u64 = 10_000;
 
-/// When a schedule fires: the nominal times, epoch ms, from 1970 to [`MAX_TIME_MS`].
+/// When a schedule fires: the nominal times, epoch ms, from 1970 to
+/// [`MAX_TIME_MS`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timetable {
     expression: Expression,

@@ -221,7 +221,9 @@ proptest! {
     /// Each local time is mapped by jiff itself.
     #[test]
     fn local_times_are_mapped_to_the_zone_by_the_rule(
-        cron in prop_oneof![1 => cron(), 3 => daily_cron()], (name, change) in change(), moved in -90_000_000_i64..90_000_000,
+        cron in prop_oneof![1 => cron(), 3 => daily_cron()],
+        (name, change) in change(),
+        moved in -90_000_000_i64..90_000_000,
     ) {
         let expression = Expression::parse(&cron).unwrap();
         let rules = rules(name);

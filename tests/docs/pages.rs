@@ -16,11 +16,11 @@ pub(crate) fn text_of(path: impl AsRef<Path>) -> String {
 }
 
 /// Every Markdown file for people: those of the root, and those below docs, deploy, engine,
-/// store and core.
+/// schedule, store and core.
 pub(crate) fn pages() -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> =
         fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    let mut folders: Vec<PathBuf> = ["docs", "deploy", "engine", "store", "core"]
+    let mut folders: Vec<PathBuf> = ["docs", "deploy", "engine", "schedule", "store", "core"]
         .iter()
         .map(|folder| root().join(folder))
         .collect();

@@ -11,12 +11,13 @@ use crate::tidy::files;
 pub(crate) type Module = Vec<String>;
 
 /// The circles of each package, the largest first.
-const CIRCLES: [(&str, &[usize]); 7] = [
+const CIRCLES: [(&str, &[usize]); 8] = [
     ("src", &[]),
     ("engine/src", &[]),
     ("store/src", &[]),
     ("connectors/src", &[]),
     ("core/src", &[]),
+    ("schedule/src", &[]),
     ("lab/src", &[]),
     ("testkit/src", &[]),
 ];
