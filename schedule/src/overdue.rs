@@ -1,5 +1,10 @@
 //! The occurrences that are overdue: which of them are made, and how many were missed.
 
+use std::str::FromStr;
+
+use dwell_core::quote;
+
+use crate::error::ParseError;
 use crate::timetable::{MAX_COUNTED, MAX_LISTED, Timetable};
 
 /// An occurrence that is late by more was missed.
@@ -18,6 +23,31 @@ pub enum CatchUp {
     None,
     /// The newest 100 are made.
     All,
+}
+
+impl CatchUp {
+    /// The name, as it is written in a request.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::One => "one",
+            Self::None => "none",
+            Self::All => "all",
+        }
+    }
+}
+
+impl FromStr for CatchUp {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        [Self::One, Self::None, Self::All]
+            .into_iter()
+            .find(|catch_up| catch_up.name() == text)
+            .ok_or_else(|| {
+                ParseError::new(format!("{} is no catch-up: write one, none or all", quote(text)))
+            })
+    }
 }
 
 /// What is due of a schedule.
@@ -121,6 +151,14 @@ mod tests {
         assert_eq!((due.make[0], due.make[99]), (19_901 * HOUR, 20_000 * HOUR));
         assert_eq!(due.missed_times.last(), Some(&(19_900 * HOUR)));
         assert_eq!(due.missed_times.len(), MAX_LISTED);
+    }
+
+    #[test]
+    fn a_catch_up_has_a_name() {
+        for catch_up in [CatchUp::One, CatchUp::None, CatchUp::All] {
+            assert_eq!(catch_up.name().parse(), Ok(catch_up));
+        }
+        assert!("One".parse::<CatchUp>().is_err());
     }
 
     #[test]

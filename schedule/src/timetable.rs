@@ -14,7 +14,7 @@ pub const MAX_COUNTED: u64 = 10_000;
 
 /// When a schedule fires: the nominal times, epoch ms, from 1970 to
 /// [`MAX_TIME_MS`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Timetable {
     expression: Expression,
     zone: Zone,
@@ -80,6 +80,13 @@ impl Timetable {
     #[must_use]
     pub fn end(&self) -> Option<i64> {
         self.end
+    }
+
+    /// Whether the other schedule, stored again, goes on with the next time of this one: expression,
+    /// zone and start are the same. The end may be another.
+    #[must_use]
+    pub fn continues(&self, other: &Self) -> bool {
+        (&self.expression, &self.zone, self.start) == (&other.expression, &other.zone, other.start)
     }
 
     /// The first time that is later than this one.

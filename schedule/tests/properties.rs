@@ -5,7 +5,8 @@
 use std::str::FromStr;
 
 use dwell_schedule::{
-    CatchUp, Expression, LATE_MS, MAX_COUNTED, MAX_LISTED, MAX_TIME_MS, Timetable, Zone, overdue,
+    CatchUp, Expression, LATE_MS, MAX_COUNTED, MAX_LISTED, MAX_TIME_MS, Timetable, Zone,
+    local_time_ms, overdue, split_occurrence_id, spread_ms,
 };
 use jiff::Timestamp;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
@@ -139,6 +140,33 @@ proptest! {
         ))),
         ..ProptestConfig::default()
     })]
+
+    /// No text and no time ends in a panic.
+    #[test]
+    fn any_text_is_read_or_refused(
+        text in prop_oneof![
+            ".{0,40}",
+            "[-*/,?#LW0-9A-Z@ +µ.:]{0,30}",
+            "([-*/,?#LW0-9]{1,6} ){4,6}[-*/,?#LW0-9]{1,6}",
+            "@every [-+.0-9PTDhmsunw µ]{0,20}",
+            "[0-9]{4}-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-6][0-9]:[0-6][0-9](\\.[0-9]{0,12})?",
+        ],
+        (name, _) in change(), at in any::<i64>(), start in prop::option::of(any::<i64>()),
+        stored in any::<i64>(),
+    ) {
+        let zone = Zone::parse(name).unwrap();
+        let _ = (Zone::parse(&text), local_time_ms(&text, &zone));
+        let _ = (split_occurrence_id(&text), spread_ms(&text, at.unsigned_abs()));
+        for parsed in [Expression::parse(&text), Expression::parse_nats(&text)] {
+            let Ok(expression) = parsed else { continue };
+            let zone = expression.interval_ms().is_none().then(|| zone.clone());
+            let timetable = Timetable::new(expression, zone, start, None, stored).unwrap();
+            for at in [at, i64::MIN, 0, MAX_TIME_MS, i64::MAX] {
+                let _ = (timetable.upcoming(at, 3), timetable.latest_at_or_before(at));
+                let _ = overdue(&timetable, stored, at, CatchUp::All, None);
+            }
+        }
+    }
 
     #[test]
     fn the_next_time_is_later_and_no_time_lies_between(
@@ -309,6 +337,17 @@ fn an_interval_without_a_start_begins_one_interval_after_it_was_stored() {
     assert_eq!(every(None).first(stored + 60_001), Some(stored + 120_000));
     assert_eq!(every(None).latest_at_or_before(stored + 59_999), None);
     assert_eq!(every(Some(stored)).first(stored), Some(stored));
+}
+
+#[test]
+fn a_schedule_that_is_stored_again_goes_on() {
+    let timetable = |text: &str, start, end, stored| {
+        Timetable::new(text.parse().unwrap(), None, start, end, stored).unwrap()
+    };
+    let every = timetable("@every 1h", None, None, 1);
+    assert!(every.continues(&timetable("@every 60m", None, Some(9), 2)));
+    assert!(!every.continues(&timetable("@every 61m", None, None, 1)));
+    assert!(!every.continues(&timetable("@every 1h", Some(1), None, 1)));
 }
 
 #[test]
