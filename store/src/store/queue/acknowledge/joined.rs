@@ -1,5 +1,6 @@
 //! The calls of a batch that share script calls: their acknowledgements, observers and callers.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -33,27 +34,25 @@ pub(super) struct Caller {
 /// The effects of acknowledgements.
 #[derive(Default)]
 pub(super) struct CarriedOut {
-    answers: Answers,
+    pub(super) answers: Answers,
     /// Those for the jobs that are due again.
-    wake_ups: Vec<WakeUp>,
+    pub(super) wake_ups: Vec<WakeUp>,
 }
 
 impl Joined {
-    /// As [`pass::carry_out`], and tells the observers. A panic fails these calls, and none that
-    /// wait.
+    /// As [`pass::carry_out`], and tells the observers. A panic of the pass fails these calls, and
+    /// none that wait.
     pub(super) async fn carry_out(&self, namespace: &Namespace) -> CarriedOut {
-        let carrying_out = async {
-            let answers = pass::carry_out(namespace, &self.acknowledgements).await;
-            let wake_ups = self.observe(namespace, &answers);
-            CarriedOut { answers, wake_ups }
-        };
-        caught(carrying_out).await.unwrap_or_else(|| CarriedOut {
-            answers: failed(self.acknowledgements.len(), "redis: acknowledge: a batch panicked"),
-            wake_ups: Vec::new(),
-        })
+        let passing = pass::carry_out(namespace, &self.acknowledgements);
+        let answers = caught(passing).await.unwrap_or_else(|| {
+            failed(self.acknowledgements.len(), "redis: acknowledge: a batch panicked")
+        });
+        let wake_ups = self.observe(namespace, &answers);
+        CarriedOut { answers, wake_ups }
     }
 
-    /// Tells the observer of each caller. Returns the wake-ups for the jobs that are due again.
+    /// Tells the observer of each caller, whose panic changes no answer and no wake-up. Returns the
+    /// wake-ups for the jobs that are due again.
     fn observe(
         &self,
         namespace: &Namespace,
@@ -63,14 +62,17 @@ impl Joined {
         for Caller { count, observer, .. } in &self.callers {
             for (Proven { id, queue, action, .. }, answer) in all.by_ref().take(*count) {
                 let Ok(Acknowledged { verdict, .. }) = answer else { continue };
-                observer.acknowledged(queue, id, action, *verdict);
-                if let Some(due_ms) = due_again(answer) {
-                    let bucket = namespace.keys.bucket_of(id.as_str());
-                    let broker = DueSet::Queue(queue).to_string();
-                    let head = WakeUp { bucket, broker, due_ms };
-                    observer.due_again(&head);
-                    wake_ups.push(head);
-                }
+                let head = due_again(answer).map(|due_ms| WakeUp {
+                    bucket: namespace.keys.bucket_of(id.as_str()),
+                    broker: DueSet::Queue(queue).to_string(),
+                    due_ms,
+                });
+                // The hook of the process reports a panic.
+                let _ = catch_unwind(AssertUnwindSafe(|| {
+                    observer.acknowledged(queue, id, action, *verdict);
+                    head.iter().for_each(|head| observer.due_again(head));
+                }));
+                wake_ups.extend(head);
             }
         }
         wake_ups
@@ -80,31 +82,39 @@ impl Joined {
     /// are sent, which a task of its own does: the next batch does not wait for it.
     pub(super) fn answer(self, namespace: &Arc<Namespace>, carried_out: CarriedOut) {
         let CarriedOut { answers, wake_ups } = carried_out;
-        let (mut answers, mut later) = (answers.into_iter(), Vec::new());
+        let (mut answers, mut at_once, mut later) =
+            (answers.into_iter(), Unsent::default(), Unsent::default());
         for Caller { count, answers: caller, .. } in self.callers {
             let of_call: Answers = answers.by_ref().take(count).collect();
-            if of_call.iter().any(|answer| due_again(answer).is_some()) {
-                later.push((caller, of_call));
-            } else {
-                send(caller, of_call);
-            }
+            let is_due_again = of_call.iter().any(|answer| due_again(answer).is_some());
+            let unsent = if is_due_again { &mut later } else { &mut at_once };
+            unsent.0.push((caller, of_call));
         }
-        if wake_ups.is_empty() {
-            return;
+        if !wake_ups.is_empty() {
+            let namespace = namespace.clone();
+            tokio::spawn(async move {
+                if let Err(error) = namespace.wake_others(&wake_ups).await {
+                    tracing::debug!(%error, "wake-ups were not sent, the floor poll of the others finds the jobs");
+                }
+                drop(later);
+            });
         }
-        let namespace = namespace.clone();
-        tokio::spawn(async move {
-            if let Err(error) = namespace.wake_others(&wake_ups).await {
-                tracing::debug!(%error, "wake-ups were not sent, the floor poll of the others finds the jobs");
-            }
-            later.into_iter().for_each(|(caller, answers)| send(caller, answers));
-        });
+        // A caller may end the runtime of this task once it has its answer: the last step.
+        drop(at_once);
     }
 }
 
-fn send(caller: Option<oneshot::Sender<Answers>>, answers: Answers) {
-    // The caller may have gone away.
-    let _ = caller.map(|caller| caller.send(answers));
+/// Answers and their callers. Dropped, also because the runtime ends, it sends them.
+#[derive(Default)]
+struct Unsent(Vec<(Option<oneshot::Sender<Answers>>, Answers)>);
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        for (caller, answers) in self.0.drain(..) {
+            // The caller may have gone away.
+            let _ = caller.map(|caller| caller.send(answers));
+        }
+    }
 }
 
 /// The new due time of a job that is due again.

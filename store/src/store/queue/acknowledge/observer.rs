@@ -5,7 +5,7 @@ use crate::job::JobId;
 use crate::store::wake_up::WakeUp;
 
 /// Receives the verdicts on the acknowledgements of a caller, in the task that sent them: the
-/// caller may have gone away. It does not wait.
+/// caller may have gone away. It does not wait. Its panic changes no answer.
 pub trait LeaseObserver: Send + Sync {
     /// An acknowledgement of this job has its verdict.
     fn acknowledged(&self, queue: &str, id: &JobId, action: &LeaseAction, verdict: LeaseVerdict);

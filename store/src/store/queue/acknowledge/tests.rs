@@ -2,14 +2,16 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 use futures_util::future::{join, join_all};
 use futures_util::{FutureExt, StreamExt};
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
+use super::joined::{Caller, CarriedOut, Joined};
 use super::*;
 use crate::config::{Durability, Redis};
 use crate::job::{Due, Job};
@@ -19,13 +21,16 @@ use crate::store::scripts::Name;
 use crate::store::wake_up::WakeUp;
 use crate::store::{CallObserver, Store};
 
-/// Counts the calls of `acknowledge`.
+/// Counts the calls of `acknowledge`, and panics at the next one if it is told to.
 #[derive(Default)]
-struct Counter(AtomicUsize);
+struct Counter(AtomicUsize, AtomicBool);
 
 impl CallObserver for Counter {
     fn called(&self, script: Name, _: Duration) {
-        self.0.fetch_add(usize::from(script == Name::Acknowledge), Ordering::Relaxed);
+        if script == Name::Acknowledge {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            assert!(!self.1.swap(false, Ordering::Relaxed), "this call panics");
+        }
     }
 
     fn failed(&self, _: Class) {}
@@ -173,12 +178,43 @@ impl LeaseObserver for Panics {
 }
 
 #[tokio::test]
+async fn an_observer_that_panics_changes_no_answer_and_no_wake_up() {
+    let fixture = Fixture::new(1).await;
+    let jobs = fixture.held("q", 2).await;
+    let client = redis::Client::open(fixture.server.url()).unwrap();
+    let (mut link, mut messages) = client.get_async_pubsub().await.unwrap().split();
+    link.subscribe(fixture.store.keys().wake()).await.unwrap();
+    let action = LeaseAction::Release { wait_ms: 0 };
+    let [first, second] = [&jobs[0], &jobs[1]].map(|Popped { id, lease, .. }| {
+        [Acknowledgement { id: id.clone(), lease: lease.clone(), action: action.clone() }]
+    });
+    let (queue, told) = (&fixture.store.queue, Arc::new(Told::default()));
+    // Both come before the first batch is sent.
+    let (panicked, other) = join(
+        queue.acknowledge_observed(&first, Arc::new(Panics)),
+        queue.acknowledge_observed(&second, told.clone()),
+    )
+    .await;
+    for answers in [panicked, other] {
+        assert_eq!(answers[0].as_ref().unwrap().verdict, LeaseVerdict::Released);
+    }
+    assert_eq!(fixture.counter.0.load(Ordering::Relaxed), 1, "they share a batch");
+    assert_eq!(*told.0.lock(), [format!("q {} released", jobs[1].id.as_str()), "=q".to_owned()]);
+    for _ in 0..2 {
+        let message = clock::timeout(Duration::from_secs(60), messages.next()).await.flatten();
+        let message: String = message.unwrap().get_payload().unwrap();
+        assert!(message.ends_with(" =q"), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn a_batch_that_panics_fails_its_callers_alone() {
     let fixture = Fixture::new(1).await;
     let jobs = fixture.held("q", 2).await;
     let Popped { id, lease, .. } = jobs[0].clone();
     let finish = [Acknowledgement { id, lease, action: LeaseAction::Finish }];
-    let panics = fixture.store.queue.acknowledge_observed(&finish, Arc::new(Panics));
+    fixture.counter.1.store(true, Ordering::Relaxed);
+    let panics = fixture.store.queue.acknowledge(&finish);
     let waits = async {
         // The batch of the first one is out.
         tokio::task::yield_now().await;
@@ -188,6 +224,25 @@ async fn a_batch_that_panics_fails_its_callers_alone() {
     let error = panicked[0].as_ref().unwrap_err();
     assert!(error.message.contains("panicked"), "{error}");
     assert_eq!(waited, Ok(LeaseVerdict::Finished));
+}
+
+#[test]
+fn a_runtime_that_ends_before_the_wake_ups_are_sent_loses_no_answer() {
+    let (caller, mut answer) = oneshot::channel();
+    let released = Acknowledged { verdict: LeaseVerdict::Released, ms: Some(0) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let fixture = Fixture::new(1).await;
+        let caller = Caller { count: 1, observer: Arc::new(()), answers: Some(caller) };
+        let calls = Joined { callers: vec![caller], ..Joined::default() };
+        let wake_up = WakeUp { bucket: 0, broker: "=q".to_owned(), due_ms: 0 };
+        let carried_out = CarriedOut { answers: vec![Ok(released)], wake_ups: vec![wake_up] };
+        // The task of the wake-ups has no turn before the end.
+        calls.answer(&fixture.store.queue.namespace, carried_out);
+    });
+    drop(runtime);
+    let answers = answer.try_recv().unwrap();
+    assert_eq!(answers[0].as_ref().unwrap(), &released);
 }
 
 #[tokio::test]
