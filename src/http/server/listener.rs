@@ -109,7 +109,7 @@ pub struct Listener {
     most_of_peer: usize,
     room: Room,
     memory: Memory,
-    /// A connection whose peer has no room is held until it has, for a moment, and not refused.
+    /// A connection whose peer has no room is held until it has: see [`Held`].
     holds: bool,
 }
 
@@ -159,7 +159,8 @@ impl Listener {
         }
     }
 
-    /// The same for probes: one of a peer whose connections are all busy waits for one of them.
+    /// The same for probes: one of a peer whose connections are all busy waits for one of them
+    /// (two of a peer do, and eight in all).
     #[must_use]
     pub fn for_probes(self) -> Self {
         Listener { holds: true, ..self }
@@ -192,22 +193,26 @@ impl Listener {
         let mut next: Option<(TcpStream, IpAddr)> = None;
         let mut held = Held::default();
         loop {
-            while let Some((stream, peer)) = held
-                .take(|peer| slots.has_room() && slots.has_room_of(peer))
-                .or_else(|| next.take_if(|_| slots.has_room()))
-            {
-                if self.holds && !slots.has_room_of(peer) {
-                    if let Some(gone) = held.push(stream, peer) {
-                        slots.refused(gone);
+            let held_one = held.take(|peer| slots.make_room(peer, true));
+            let admitted = held_one.or_else(|| {
+                let (mut stream, mut peer) = next.take_if(|_| slots.has_room())?;
+                if self.holds {
+                    if let Some(room) = slots.make_room(peer, true) {
+                        return Some((stream, peer, room));
                     }
-                    continue;
+                    // The one that is held no longer is treated as by a listener that holds none.
+                    (stream, peer) = held.push(stream, peer)?;
                 }
+                slots.make_room(peer, false).map(|room| (stream, peer, room))
+            });
+            if let Some((stream, peer, room)) = admitted {
                 conversation::prepare(&stream);
                 let slot = Slot::new(peer, waits.of_peer(peer));
                 let calls = Calls::new(slot.clone(), router.clone(), self.memory.clone());
                 let stream = TimedIo::new(stream, slot.clone(), buffers.clone());
                 let task = connections.spawn(converse(stream, calls, shutdown.clone()));
-                slots.add(slot, task);
+                slots.add(slot, task, room);
+                continue;
             }
             let has_room = next.is_none() && slots.has_room();
             tokio::select! {
@@ -225,7 +230,8 @@ impl Listener {
                 () = clock::sleep(ACCEPT_RETRY_INTERVAL), if !has_room || !held.is_empty() => {}
             }
         }
-        drop(self.listener);
+        // A connection without room by now gets none.
+        drop((self.listener, held, next));
         let answered = async { while connections.join_next().await.is_some() {} };
         // Connections without a request by then are closed.
         let _ = clock::timeout(SHUTDOWN_GRACE, answered).await;
@@ -235,11 +241,7 @@ impl Listener {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::sync::Notify;
 
     use super::conversation::HEAD_TIMEOUT;
     use super::*;
@@ -306,44 +308,6 @@ mod tests {
         }
         shutdown.cancel();
         server.await.unwrap().unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_probe_waits_for_a_busy_connection_of_its_peer() {
-        let listener = Listener::bind("probes.listen", "127.0.0.1:0").await.unwrap().for_probes();
-        let listener = Listener { most_of_peer: 1, ..listener };
-        let address = listener.address();
-        let [busy, done] = [(); 2].map(|()| Arc::new(Notify::new()));
-        let (begins, ends) = (busy.clone(), done.clone());
-        let works = move || async move {
-            begins.notify_one();
-            ends.notified().await;
-        };
-        let router =
-            Router::new().route("/busy", get(works)).route("/livez", get(async || "alive"));
-        let server = tokio::spawn(listener.serve(router, CancellationToken::new()));
-        let send = async |path: &str| {
-            let mut link = TcpStream::connect(address).await.unwrap();
-            let head = format!("GET {path} HTTP/1.1\r\nhost: dwell\r\nconnection: close\r\n\r\n");
-            link.write_all(head.as_bytes()).await.unwrap();
-            link
-        };
-        let mut working = send("/busy").await;
-        busy.notified().await;
-        let (mut first, second, third) =
-            (send("/livez").await, send("/livez").await, send("/livez").await);
-        // There is room for two: the end of the first one shows that the last one has come.
-        let mut answer = String::new();
-        assert!(matches!(first.read_to_string(&mut answer).await, Ok(0) | Err(_)), "{answer}");
-        done.notify_one();
-        for mut link in [second, third] {
-            link.read_to_string(&mut answer).await.unwrap();
-            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-            answer.clear();
-        }
-        working.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        server.abort();
     }
 
     #[tokio::test]

@@ -6,12 +6,14 @@ use std::net::IpAddr;
 use tokio::net::TcpStream;
 
 /// The most connections of one peer: kubelet sends its probes side by side.
-const MAX_OF_PEER: usize = 2;
+pub(super) const MAX_OF_PEER: usize = 2;
 /// The most connections of all peers: none of them has a place in the room of the listeners.
 const MAX_HELD: usize = 8;
 
-/// Accepted connections of peers at their limit whose own connections are all busy. A probe is
-/// answered at once, so one of them waits for its client soon.
+/// Accepted connections of peers at their limit, the oldest one first. Each waits until one of the
+/// other connections of its peer can be closed for it: one that is not busy. While
+/// [`MAX_OF_PEER`] or fewer are not, the one that would be closed must not be new, as it may be a
+/// probe itself.
 #[derive(Debug, Default)]
 pub(super) struct Held(VecDeque<(TcpStream, IpAddr)>);
 
@@ -20,9 +22,9 @@ impl Held {
         self.0.is_empty()
     }
 
-    /// Holds a connection. If there are too many, the oldest one is closed, of the same peer if
-    /// that has too many. Returns the peer of the closed one.
-    pub(super) fn push(&mut self, stream: TcpStream, peer: IpAddr) -> Option<IpAddr> {
+    /// Holds a connection. If there are too many, returns the oldest one, of the same peer if that
+    /// has too many.
+    pub(super) fn push(&mut self, stream: TcpStream, peer: IpAddr) -> Option<(TcpStream, IpAddr)> {
         let of_peer: Vec<usize> = (0..self.0.len()).filter(|at| self.0[*at].1 == peer).collect();
         let goes = match of_peer[..] {
             [oldest, ..] if of_peer.len() >= MAX_OF_PEER => Some(oldest),
@@ -30,15 +32,21 @@ impl Held {
         };
         let gone = goes.and_then(|at| self.0.remove(at));
         self.0.push_back((stream, peer));
-        gone.map(|(_, peer)| peer)
+        gone
     }
 
-    /// Takes the oldest connection whose peer has room.
-    pub(super) fn take(
+    /// Takes the oldest connection whose peer has room, with that room.
+    pub(super) fn take<R>(
         &mut self,
-        has_room_of: impl Fn(IpAddr) -> bool,
-    ) -> Option<(TcpStream, IpAddr)> {
-        let at = self.0.iter().position(|(_, peer)| has_room_of(*peer))?;
-        self.0.remove(at)
+        mut room_of: impl FnMut(IpAddr) -> Option<R>,
+    ) -> Option<(TcpStream, IpAddr, R)> {
+        let mut all = self.0.iter().enumerate();
+        let (at, room) = all.find_map(|(at, (_, peer))| Some((at, room_of(*peer)?)))?;
+        let (stream, peer) = self.0.remove(at)?;
+        Some((stream, peer, room))
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests;

@@ -20,6 +20,8 @@ pub(super) const STALL_TIMEOUT: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Slot {
     peer: IpAddr,
+    /// When the connection was accepted.
+    accepted: Instant,
     /// The calls of the peer that may wait.
     waits: WaitShare,
     /// The sequence number of the last request; before the first one, of the accept.
@@ -54,10 +56,12 @@ impl Slot {
     pub(super) fn new(peer: IpAddr, waits: WaitShare) -> Arc<Self> {
         let [begun, busy, stuck, unread, starved, partial, over, ahead, queued] =
             [(); 9].map(|()| AtomicBool::new(false));
-        let moved = Mutex::new(clock::now());
+        let accepted = clock::now();
+        let moved = Mutex::new(accepted);
         let (turn, hang_up, yields) = (AtomicU64::new(turn()), HangUp::default(), Notify::new());
         Arc::new(Slot {
             peer: peer.to_canonical(),
+            accepted,
             waits,
             turn,
             begun,
@@ -182,9 +186,10 @@ impl Slot {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// Whether the client had no time yet to ask.
+    /// Whether the client had no time yet to ask: less than [`STALL_TIMEOUT`] since the accept,
+    /// whatever it has sent meanwhile.
     pub(super) fn is_new(&self) -> bool {
-        let since = clock::now().saturating_duration_since(*self.moved.lock());
+        let since = clock::now().saturating_duration_since(self.accepted);
         !self.has_begun() && since < STALL_TIMEOUT
     }
 

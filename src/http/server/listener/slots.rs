@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::task::{AbortHandle, Id};
 
+use super::held;
 use super::room::{Place, Room};
 use super::slot::Slot;
 use crate::clock::{self, Instant};
@@ -41,6 +42,10 @@ struct Taken {
     place: Option<Place>,
 }
 
+/// The room of one connection, with its place in that of all listeners.
+#[derive(Debug)]
+pub(super) struct Vacancy(Option<Place>);
+
 impl Slots {
     /// No connection yet.
     pub(super) fn new(most: usize, most_of_peer: usize, room: Room) -> Slots {
@@ -54,23 +59,14 @@ impl Slots {
         is_free || self.taken.values().any(|taken| taken.slot.waits_for_client())
     }
 
-    /// Whether another connection of this peer can be accepted, possibly by closing one of its own
-    /// that waits for its client, and had the time to ask.
-    pub(super) fn has_room_of(&self, peer: IpAddr) -> bool {
-        if self.taken.len() < self.most_of_peer {
-            return true;
-        }
-        let of_peer =
-            || self.taken.values().map(|taken| &taken.slot).filter(|slot| slot.peer() == peer);
-        of_peer().count() < self.most_of_peer
-            || of_peer().any(|slot| slot.waits_for_client() && !slot.is_new())
-    }
-
-    /// Adds a connection. If its peer is at its limit, a waiting connection of that peer is closed,
-    /// or else the new one. If the listener is at its limit, or the listeners together are, a
-    /// waiting connection of the peer with the most connections is closed: the one whose last
-    /// request is the oldest.
-    pub(super) fn add(&mut self, slot: Arc<Slot>, task: AbortHandle) {
+    /// Makes room for a connection of this peer; `None`: there is none. If the peer is at its
+    /// limit, a waiting connection of its own is closed. If the listener is at its limit, or the
+    /// listeners together are, a waiting connection of the peer with the most connections is
+    /// closed: the one whose last request is the oldest.
+    ///
+    /// `may_wait`: the new connection can be held meanwhile. Then a peer at its limit has no room
+    /// either where few of its connections wait, and the one to close had no time to ask.
+    pub(super) fn make_room(&mut self, peer: IpAddr, may_wait: bool) -> Option<Vacancy> {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         if self.taken.len() >= self.most_of_peer {
             self.taken
@@ -81,17 +77,19 @@ impl Slots {
         let mut place = if self.taken.len() < self.room.own() { None } else { self.room.take() };
         let is_full =
             self.taken.len() >= self.most || self.taken.len() >= self.room.own() && place.is_none();
-        let is_peer_full = of(slot.peer()) >= self.most_of_peer;
+        let is_peer_full = of(peer) >= self.most_of_peer;
         if is_full || is_peer_full {
             let others = self.taken.iter().map(|(id, taken)| (*id, &taken.slot));
             let may_go = others.filter(|(_, other)| {
-                other.waits_for_client() && (!is_peer_full || other.peer() == slot.peer())
+                other.waits_for_client() && (!is_peer_full || other.peer() == peer)
             });
+            let are_few = may_wait && is_peer_full && may_go.clone().count() <= held::MAX_OF_PEER;
             // A connection that waits for buffers goes last: its client waits for an answer.
             let goes = may_go.max_by_key(|(_, other)| {
                 (!other.is_queued(), of(other.peer()), Reverse(other.turn()))
             });
-            match goes.map(|(id, _)| id).and_then(|id| self.taken.remove(&id)) {
+            let goes = goes.filter(|(_, other)| !(are_few && other.is_new())).map(|(id, _)| id);
+            match goes.and_then(|id| self.taken.remove(&id)) {
                 Some(other) => {
                     other.task.abort();
                     place = place.or(other.place);
@@ -102,17 +100,24 @@ impl Slots {
                 // The peer has no more; or the last place went to another listener, or to a
                 // connection that began a request.
                 None => {
-                    task.abort();
-                    return self.refused(slot.peer());
+                    if !may_wait {
+                        self.refused(peer);
+                    }
+                    return None;
                 }
             }
         }
+        Some(Vacancy(place))
+    }
+
+    /// Adds the connection for which there is this room.
+    pub(super) fn add(&mut self, slot: Arc<Slot>, task: AbortHandle, Vacancy(place): Vacancy) {
         self.taken.insert(task.id(), Taken { slot, task, place });
     }
 
     /// Counts a connection that is closed before its first request, and tells of those of the last
     /// minute.
-    pub(super) fn refused(&mut self, peer: IpAddr) {
+    fn refused(&mut self, peer: IpAddr) {
         self.refused += 1;
         let now = clock::now();
         if self.told_at.is_some_and(|told| now < told + REFUSED_LOG_INTERVAL) {
@@ -150,8 +155,15 @@ mod tests {
     impl Table {
         fn add(&mut self, peer: IpAddr) -> Arc<Slot> {
             let slot = Slot::new(peer, WaitShare::endless());
-            self.0.add(slot.clone(), self.1.spawn(std::future::pending()));
+            if let Some(room) = self.0.make_room(peer, false) {
+                self.0.add(slot.clone(), self.1.spawn(std::future::pending()), room);
+            }
             slot
+        }
+
+        /// Whether there is room for a connection that could be held.
+        fn takes(&mut self, peer: IpAddr) -> bool {
+            self.0.make_room(peer, true).is_some()
         }
 
         fn has(&self, slot: &Arc<Slot>) -> bool {
@@ -206,21 +218,29 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_peer_has_room_once_one_of_its_connections_waits_or_never_asked() {
-        let mut table = Table(Slots::new(4, 2, Room::default()), tokio::task::JoinSet::new());
-        assert!(table.0.has_room_of(CROWD_PEER));
-        let works = BusyGuard::new(&table.add(CROWD_PEER));
-        assert!(table.0.has_room_of(CROWD_PEER));
-        table.add(CROWD_PEER);
-        assert!(!table.0.has_room_of(CROWD_PEER), "one is busy, and one is new");
-        assert!(table.0.has_room_of(OTHER_PEER));
+    async fn what_can_be_held_waits_for_a_busy_connection_and_for_a_new_one_alone() {
+        let table = |most_of_peer| {
+            Table(Slots::new(9, most_of_peer, Room::default()), tokio::task::JoinSet::new())
+        };
+        let mut few = table(2);
+        let works = BusyGuard::new(&few.add(CROWD_PEER));
+        assert!(few.takes(CROWD_PEER) && few.takes(OTHER_PEER));
+        let new = few.add(CROWD_PEER);
+        assert!(!few.takes(CROWD_PEER), "one is busy, and one is new");
+        assert!(few.takes(OTHER_PEER));
+        clock::sleep(STALL_TIMEOUT / 2).await;
+        new.received();
+        assert!(!few.takes(CROWD_PEER) && few.0.told_at.is_none(), "nobody was refused");
+        clock::sleep(STALL_TIMEOUT / 2).await;
+        assert!(few.takes(CROWD_PEER) && !few.has(&new), "a byte makes it no newer");
+        let new = few.add(CROWD_PEER);
+        assert!(!few.takes(CROWD_PEER));
         drop(works);
-        assert!(table.0.has_room_of(CROWD_PEER), "one waits for its next request");
-        let mut table = Table(Slots::new(4, 1, Room::default()), tokio::task::JoinSet::new());
-        table.add(CROWD_PEER);
-        assert!(!table.0.has_room_of(CROWD_PEER));
-        clock::sleep(STALL_TIMEOUT).await;
-        assert!(table.0.has_room_of(CROWD_PEER), "one has not asked");
+        assert!(few.takes(CROWD_PEER) && few.has(&new), "one waits for its next request");
+        let mut many = table(3);
+        let burst = [(); 3].map(|()| many.add(CROWD_PEER));
+        assert!(many.takes(CROWD_PEER), "all are new, and more than probes are");
+        assert_eq!(burst.each_ref().map(|slot| many.has(slot)), [false, true, true]);
     }
 
     #[tokio::test]
