@@ -3,7 +3,7 @@
 //! up are carried out once it goes on.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dwell::config::{Redis, RedisMode};
 use dwell::store::Store;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::queues::{counts, send};
+use super::queues::send;
 use super::sidecar::Sidecar;
 use crate::support::{DEADLINE, metric, namespace, wait_until};
 
@@ -122,32 +122,50 @@ fn hold(sidecar: &Sidecar, id: &str) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn words_on_leases_are_carried_out_after_their_client_hung_up() {
     let Halves { cluster, sidecar, of_first: hanging, of_others: living } = halves().await;
-    let held = [&hanging[0], &living[0], &living[1]].map(|id| hold(&sidecar, id));
     let ends = |end: &str| {
         let series = format!(r#"dwell_lease_ends_total{{queue="emails",end="{end}"}}"#);
         metric(&sidecar.metrics(), &series)
     };
     let gone = || sidecar.log().matches("a connection ended early").count();
-    cluster.nodes[0].freeze().unwrap();
-    // The `finish` of the first job waits behind its `touch`. The verdict of a master that answers
-    // shows that a call has begun.
-    let touch = json!({"touch": [held[0]], "release": [held[1]]});
-    let _touches = send(&sidecar, "/v1/leases", &touch);
-    wait_until("the first call", async || (ends("released") == 1.0).then_some(())).await;
-    let finish = json!({"finish": [held[0], held[2]]});
-    let finishes = send(&sidecar, "/v1/leases", &finish);
-    wait_until("the second call", async || (ends("finished") == 1.0).then_some(())).await;
-    let before = gone();
-    drop(finishes);
-    wait_until("the end of its connection", async || (gone() > before).then_some(())).await;
-    cluster.nodes[0].thaw().unwrap();
-    cluster.whole().await.unwrap();
-    wait_until("the end of the jobs", async || {
-        let queue = sidecar.get("/v1/queues/emails");
-        (queue.status == 200 && queue.json()["reserved"] == 0).then_some(())
-    })
-    .await;
-    assert_eq!(counts(&sidecar), [0, 1, 0, 0], "the released one is left");
+    for (hanging, living) in hanging.iter().zip(living.chunks_exact(2)) {
+        let held = [hanging, &living[0], &living[1]].map(|id| hold(&sidecar, id));
+        let (released, finished) = (ends("released"), ends("finished"));
+        let began = Instant::now();
+        cluster.nodes[0].freeze().unwrap();
+        // The `finish` of the first job waits behind its `touch`. The verdict of a master that
+        // answers shows that a call has begun.
+        let mut release = held[1].clone();
+        release["for"] = json!("1h");
+        let touch = json!({"touch": [held[0]], "release": [release]});
+        let _touches = send(&sidecar, "/v1/leases", &touch);
+        wait_until("the first call", async || (ends("released") > released).then_some(())).await;
+        let finish = json!({"finish": [held[0], held[2]]});
+        let finishes = send(&sidecar, "/v1/leases", &finish);
+        wait_until("the second call", async || (ends("finished") > finished).then_some(())).await;
+        let before = gone();
+        drop(finishes);
+        wait_until("the end of its connection", async || (gone() > before).then_some(())).await;
+        cluster.nodes[0].thaw().unwrap();
+        // The store waits for five seconds: nobody hears of a job that ends after them, and other
+        // jobs are taken.
+        let is_heard = began.elapsed() < ANSWER_TIMEOUT;
+        cluster.whole().await.unwrap();
+        if !is_heard {
+            continue;
+        }
+        wait_until("the report of the job that ended late", async || {
+            (ends("finished") == finished + 2.0).then_some(())
+        })
+        .await;
+        wait_until("its end", async || {
+            (sidecar.get(&format!("/v1/jobs/{hanging}")).status == 404).then_some(())
+        })
+        .await;
+        let released = sidecar.get(&format!("/v1/jobs/{}", living[0])).json();
+        assert_eq!(released["state"], "scheduled", "{released}");
+        return;
+    }
+    panic!("each time the machine took too long");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
