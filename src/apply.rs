@@ -231,7 +231,8 @@ impl Apply {
     }
 
     /// Finishes a job without a lease to show: as its consumer, if one holds it as it did when the
-    /// job was read; by `otherwise` if not. Reports the end of the lease too.
+    /// job was read; by `otherwise` if not. Reports the end of the lease too: if Redis answers the
+    /// acknowledgement, whether or not the caller is still there.
     ///
     /// # Errors
     /// As [`Apply::one`].
