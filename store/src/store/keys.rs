@@ -66,8 +66,8 @@ impl Keys {
         self.buckets
     }
 
-    /// The bucket of an id: the first 8 bytes of its BLAKE3 hash, little-endian, modulo the number
-    /// of buckets. Part of the stored format.
+    /// The bucket of an id: the first 8 bytes of the BLAKE3 hash of its [root](root_of),
+    /// little-endian, modulo the number of buckets. Part of the stored format.
     #[must_use]
     pub fn bucket_of(&self, id: &str) -> u16 {
         bucket_of(id, self.buckets)
@@ -233,10 +233,27 @@ fn is_dead_of_queue(name: &str) -> bool {
     name.strip_prefix("dead:").is_some_and(|set| DueSet::named(set).is_of_queue())
 }
 
+/// The number of digits of the time in the id of an occurrence.
+const OCCURRENCE_DIGITS: usize = 13;
+
+/// The root of an id: the id without one `@` and 13 digits at its end. The occurrences of a
+/// recurring schedule have the id of the schedule as their root, so one bucket has them all.
+#[must_use]
+pub fn root_of(id: &str) -> &str {
+    match id.len().checked_sub(OCCURRENCE_DIGITS + 1).and_then(|at| id.split_at_checked(at)) {
+        Some((root, end)) if is_end_of_occurrence(end) => root,
+        _ => id,
+    }
+}
+
+fn is_end_of_occurrence(end: &str) -> bool {
+    end.strip_prefix('@').is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// The bucket of an id for this number of buckets, as [`Keys::bucket_of`].
 #[must_use]
 pub fn bucket_of(id: &str, buckets: u16) -> u16 {
-    let hash = blake3::hash(id.as_bytes());
+    let hash = blake3::hash(root_of(id).as_bytes());
     let first: [u8; 8] = std::array::from_fn(|i| hash.as_bytes()[i]);
     // The remainder is less than `buckets`, which is a u16.
     (u64::from_le_bytes(first) % u64::from(buckets)) as u16
@@ -258,6 +275,25 @@ mod tests {
         // Golden values: with another hash, no stored job would be found.
         let keys = Keys::new("dwell", 16);
         assert_eq!(["order-1", "order-2", "x", "ü"].map(|id| keys.bucket_of(id)), GOLDEN_BUCKETS);
+    }
+
+    #[test]
+    fn an_occurrence_has_the_bucket_of_its_schedule() {
+        for (id, root) in [
+            ("daily@1763722800000", "daily"),
+            ("ü@1763722800000", "ü"),
+            ("a@1763722800000@1763722800000", "a@1763722800000"),
+            ("@1763722800000", ""),
+            ("daily@176372280000", "daily@176372280000"),
+            ("daily@17637228000000", "daily@17637228000000"),
+            ("daily@176372280000x", "daily@176372280000x"),
+            ("daily1763722800000", "daily1763722800000"),
+            ("üüüüüüü", "üüüüüüü"),
+            ("", ""),
+        ] {
+            assert_eq!(root_of(id), root, "{id}");
+        }
+        assert_eq!(bucket_of("order-1@1763722800000", 16), GOLDEN_BUCKETS[0]);
     }
 
     #[test]
