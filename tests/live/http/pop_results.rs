@@ -226,7 +226,7 @@ async fn a_pop_has_the_results_beside_a_job_that_cannot_be_read() {
     let due = store.keys().due(store.keys().bucket_of("o"), "=orders.eu");
     let mut raw = redis_link(&fixture.redis.url()).await;
     redis::cmd("SET").arg(due).arg("x").exec_async(&mut raw).await.unwrap();
-    let call = json!({"finish": [lease(&done), lease(&damaged)]});
+    let call = json!({"finish": [lease(&done)], "fail": [lease(&damaged)]});
     let problem = sidecar.post("/v1/queues/emails/pop", &call).problem(409);
     assert_eq!(problem["code"], "unreadable_job", "{problem}");
     assert_eq!(verdicts(&problem), json!([["a", "finish", "finished"]]));
