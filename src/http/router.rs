@@ -1,15 +1,19 @@
 //! The router of `[http]`: the calls and the dashboard, behind their middleware.
 
+use std::convert::Infallible;
+
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
-use axum::middleware;
-use tower_http::catch_panic::CatchPanicLayer;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use tower_layer::Layer;
+use tower_service::Service;
 
 use super::api::guard::{self, Guard};
 use super::api::{Api, extract, openapi, routes};
 use super::dashboard;
-use super::server::{Problem, call_timeout, problem, trace};
+use super::server::{Problem, call_timeout, later, problem, trace};
 
 /// The calls behind their middleware: request id and log line, errors as problems, authentication,
 /// time-outs.
@@ -18,20 +22,33 @@ pub fn router(api: Api) -> Router {
     let (router, _) = routes::calls().split_for_parts();
     let router = router
         .route("/openapi.json", axum::routing::get(openapi::document))
-        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path"))
-        .layer(DefaultBodyLimit::max(usize::try_from(body).unwrap_or(usize::MAX)));
-    guarded(router, api.guard().clone()).with_state(api)
+        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path"));
+    let router = guarded(router, api.guard().clone()).with_state(api);
+    around(DefaultBodyLimit::max(usize::try_from(body).unwrap_or(usize::MAX)).layer(router))
 }
 
-/// Adds the middleware of every call.
+/// Adds the middleware that asks for the route of a call.
 fn guarded<S: Clone + Send + Sync + 'static>(router: Router<S>, guard: Guard) -> Router<S> {
     router
-        .layer(middleware::from_fn(call_timeout::limit_time))
         .layer(middleware::from_fn_with_state(guard.clone(), guard::check))
         .merge(dashboard::router().layer(middleware::from_fn_with_state(guard, guard::check_page)))
-        .layer(CatchPanicLayer::custom(trace::panicked))
-        .layer(middleware::map_response(problem::wrap))
-        .layer(middleware::from_fn(trace::request))
+}
+
+/// Adds the middleware of every call, once around all routes: a layer of a router is a box around
+/// each route, and each call clones the boxes that lie in a box.
+fn around<S>(calls: S) -> Router
+where
+    S: Service<Request, Error = Infallible, Future: Send + 'static> + Clone + Send + Sync + 'static,
+    S::Response: IntoResponse,
+{
+    let calls = middleware::from_fn(carry_out).layer(calls);
+    Router::new().fallback_service(middleware::from_fn(trace::request).layer(calls))
+}
+
+/// Answers each call with a problem where it fails, panics or takes too long.
+async fn carry_out(request: Request, next: Next) -> Response {
+    let answer = call_timeout::limit_time(request, next);
+    problem::wrap(later::caught(answer, trace::panicked).await).await
 }
 
 #[cfg(test)]
@@ -83,6 +100,7 @@ mod tests {
             Router::new().route("/hangs", get(hangs)).route("/panics", get(panics)),
             Guard::new(None, &BTreeMap::new()),
         );
+        let router = around(router);
         let answer = ask(&router, "/panics").await;
         assert!(
             answer.starts_with("HTTP/1.1 500 ")

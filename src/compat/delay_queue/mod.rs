@@ -18,6 +18,7 @@ use axum::routing::any;
 use axum::{Json, Router, middleware};
 use serde::{Deserialize, Serialize};
 use tower_http::catch_panic::CatchPanicLayer;
+use tower_layer::Layer;
 
 use super::access::{self, Access, Denied};
 use super::fields::Fields;
@@ -53,7 +54,7 @@ pub fn router(service: Service, access: Access) -> Router {
         .saturating_mul(MAX_JSON_BYTES_PER_CHAR)
         .saturating_add(ENVELOPE_BYTES);
     let guard = access.clone();
-    Router::new()
+    let calls = Router::new()
         .route("/push", any(calls::push))
         .route("/pop", any(calls::pop))
         .route("/finish", any(calls::delete))
@@ -63,9 +64,9 @@ pub fn router(service: Service, access: Access) -> Router {
         .fallback(async || (StatusCode::NOT_FOUND, "404 page not found\n"))
         .layer(DefaultBodyLimit::max(usize::try_from(limit).unwrap_or(usize::MAX)))
         .layer(middleware::from_fn_with_state(guard, access::guard))
-        .layer(CatchPanicLayer::custom(panicked))
-        .layer(middleware::from_fn(trace::request))
-        .with_state(DelayQueue { service, access })
+        .with_state(DelayQueue { service, access });
+    let calls = CatchPanicLayer::custom(panicked).layer(calls);
+    Router::new().fallback_service(middleware::from_fn(trace::request).layer(calls))
 }
 
 /// A call: its fields, its caller, and the calls that may wait beside it.

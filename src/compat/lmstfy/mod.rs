@@ -25,6 +25,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use axum::routing::{delete, get, put};
 use tower_http::catch_panic::CatchPanicLayer;
+use tower_layer::Layer;
 
 use self::answer::Error;
 use self::ids::Ids;
@@ -47,7 +48,7 @@ pub fn router(service: Service, access: Access) -> Router {
     let limit = usize::try_from(service.rules().limits.max_body.bytes()).unwrap_or(usize::MAX);
     let guard = access.clone();
     let lmstfy = Lmstfy { service, access, ids: Arc::default(), sizes: Arc::default() };
-    Router::new()
+    let calls = Router::new()
         .route(
             "/api/{namespace}/{queue}",
             put(publish::publish).get(consume::consume).delete(inspect::destroy),
@@ -73,7 +74,7 @@ pub fn router(service: Service, access: Access) -> Router {
         // A larger body is refused by the calls in their own words.
         .layer(DefaultBodyLimit::max(limit.saturating_add(1)))
         .layer(middleware::from_fn_with_state(guard, access::guard))
-        .layer(CatchPanicLayer::custom(answer::panicked))
-        .layer(middleware::from_fn(trace::request))
-        .with_state(lmstfy)
+        .with_state(lmstfy);
+    let calls = CatchPanicLayer::custom(answer::panicked).layer(calls);
+    Router::new().fallback_service(middleware::from_fn(trace::request).layer(calls))
 }

@@ -27,7 +27,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use axum::{Router, middleware};
+use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -184,7 +184,6 @@ impl Listener {
     /// [`SHUTDOWN_GRACE`], and returns.
     pub async fn serve(self, router: Router, shutdown: CancellationToken) -> io::Result<()> {
         let mut waits = WaitShares::new(self.most, self.most_of_peer, self.room.waits());
-        let router = router.layer(middleware::from_fn(doubled::refuse));
         // Dropping the set closes the remaining connections.
         let mut connections = JoinSet::new();
         let buffers = self.room.buffers().clone();

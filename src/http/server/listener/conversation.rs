@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::bodies::{AnswerBody, AskedBody};
 use super::connection::TimedIo;
+use super::doubled;
 use super::slot::{BusyGuard, Slot};
 use super::waiting::{Answer, Head, Waiting};
 use crate::budget::UsedUp;
@@ -208,11 +209,14 @@ impl Calls {
             Either::Left(answer)
         } else {
             let (head, work) = (Head::of(&request), BusyGuard::new(&self.slot));
+            let refused = doubled::refused(request.headers());
             let account = Account::new(&self.memory, self.slot.hang_up().clone());
             request.extensions_mut().insert(account.clone());
             request.extensions_mut().insert(self.slot.waits().clone());
             let (request, rest) = AskedBody::of(request, account.clone(), self.slot.clone());
-            Either::Right((self.calls.call(request), rest, head, work, account))
+            let call = self.calls.call(request);
+            let call = async { if let Some(refused) = refused { Ok(refused) } else { call.await } };
+            Either::Right((call, rest, head, work, account))
         };
         let (slot, memory) = (self.slot.clone(), self.memory.clone());
         async move {

@@ -1,9 +1,7 @@
 //! Refuses a request with two values of a header that decides who calls, or what: a proxy in front
 //! of Dwell may go by the other value.
 
-use axum::extract::Request;
-use axum::http::{HeaderName, header};
-use axum::middleware::Next;
+use axum::http::{HeaderMap, HeaderName, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::http::server::problem::Problem;
@@ -18,16 +16,10 @@ static SINGLETON_HEADERS: [HeaderName; 7] = [
     HeaderName::from_static("x-token"),
 ];
 
-/// Passes a request on, unless it has one of these headers twice.
-pub(super) async fn refuse(request: Request, next: Next) -> Response {
-    let doubled = SINGLETON_HEADERS
-        .iter()
-        .find(|name| request.headers().get_all(*name).iter().nth(1).is_some());
-    match doubled {
-        None => next.run(request).await,
-        Some(name) => {
-            Problem::bad(format!("the request has the header `{name}` twice: send it once"))
-                .into_response()
-        }
-    }
+/// The answer to a request that has one of these headers twice.
+pub(super) fn refused(headers: &HeaderMap) -> Option<Response> {
+    let doubled =
+        SINGLETON_HEADERS.iter().find(|name| headers.get_all(*name).iter().nth(1).is_some())?;
+    let why = format!("the request has the header `{doubled}` twice: send it once");
+    Some(Problem::bad(why).into_response())
 }
