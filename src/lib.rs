@@ -22,7 +22,7 @@
 //! - [`cli`]: the commands, a file each.
 //! - `fuzz`: entry points to parsers for the package `fuzz`.
 //!
-//! `alarm`, `budget`, `clock`, `consumers`, `events`, `job`, `policy`, `reconnect` and `store` are
+//! `alarm`, `budget`, `clock`, `consumers`, `events`, `job`, `policy`, `reconnect`, `schedule` and `store` are
 //! modules of the package `dwell-store`.
 //!
 //! The program needs only [`cli::main`]. The feature `internals` makes everything else public, for
@@ -88,9 +88,9 @@ cfg_if::cfg_if! {
 
 #[cfg(feature = "internals")]
 pub use dwell_store::{
-    alarm, batcher, budget, clock, consumers, events, job, policy, reconnect, store,
+    alarm, batcher, budget, clock, consumers, events, job, policy, reconnect, schedule, store,
 };
 #[cfg(not(feature = "internals"))]
 use dwell_store::{
-    alarm, batcher, budget, clock, consumers, events, job, policy, reconnect, store,
+    alarm, batcher, budget, clock, consumers, events, job, policy, reconnect, schedule, store,
 };

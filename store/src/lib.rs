@@ -4,7 +4,7 @@
 //! The modules, in reading order:
 //!
 //! - [`config`]: the settings of Redis; [`job`]: a job, its target and verdicts; [`request`]: a new
-//!   job, or an action on one.
+//!   job, or an action on one; [`schedule`]: a recurring schedule.
 //! - [`store`]: the only module that knows Redis.
 //! - [`policy`]: the decisions on a job's fate; [`events`]: what happens to jobs, for observers.
 //! - [`consumers`]: the pops of queues; [`budget`]: the memory that they share.
@@ -32,5 +32,6 @@ pub mod maintenance;
 pub mod policy;
 pub mod reconnect;
 pub mod request;
+pub mod schedule;
 pub mod store;
 mod words;
