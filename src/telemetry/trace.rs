@@ -1,16 +1,16 @@
 //! Spans: one for each request and one for each attempt, with a link from the attempt to the
 //! request.
 //!
-//! - `otlp`: the spans and their export; `none`: a build without them.
-//! - `jobs`: the ends of spans, by the events of jobs.
-//! - `templates`: the patterns of `allow`, by which spans of many destinations have one name.
-//!
 //! Both are children of the span in the message's `traceparent`. The message keeps its own: Dwell's
 //! spans are not part of its path. The context of the request's span is stored with the job,
 //! because another instance may make the attempt days later. Names and attributes follow
-//! OpenTelemetry's semantic conventions for messaging.
+//! OpenTelemetry's semantic conventions for messaging, version 1.45.
 //!
 //! Without the feature `otel`, or without an endpoint in the environment, no spans are made.
+//!
+//! - `otlp`: the spans and their export; `none`: a build without them.
+//! - `jobs`: the ends of spans, by the events of jobs.
+//! - `templates`: the patterns of `allow`, by which spans of many destinations have one name.
 
 mod jobs;
 #[cfg(feature = "otel")]
