@@ -134,6 +134,9 @@ impl Fsck<'_> {
         keys.extend(sets.into_iter().map(|key| (key, "zset")));
         keys.extend(self.store.keys.pops(bucket).map(|key| (key, "hash")));
         keys.push((self.store.keys.ends(bucket), "zset"));
+        keys.push((self.store.keys.schedules(bucket).to_owned(), "hash"));
+        keys.push((self.store.keys.schedule_states(bucket).to_owned(), "hash"));
+        keys.push((self.store.keys.schedule_times(bucket).to_owned(), "zset"));
         keys.push((self.store.keys.quarantine(bucket), "hash"));
         let mut is_sound = true;
         for (key, kind) in keys {
