@@ -26,6 +26,7 @@ pub mod queue;
 pub mod reader;
 pub mod record;
 pub mod refusals;
+pub mod schedules;
 pub mod scripts;
 pub mod server_facts;
 pub mod wake_up;
