@@ -6,7 +6,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
 use redis::Value;
-use tokio::sync::watch;
 
 use super::call::repairs::{Repair, Repairs};
 use super::call::script_call::ScriptCall;
@@ -60,8 +59,6 @@ pub struct Namespace {
     lease_key: RwLock<[u8; 32]>,
     /// Redis's clock at its last answer, epoch µs, and the local time of that answer.
     clock: Mutex<Option<(i64, Instant)>>,
-    /// The recurring schedules that this process put or resumed.
-    pub(super) schedule_changes: watch::Sender<()>,
 }
 
 impl Namespace {
@@ -82,7 +79,6 @@ impl Namespace {
             brokers: RwLock::new(known.brokers.into()),
             lease_key: RwLock::new(lease_key(&known.epoch)),
             clock: Mutex::new(None),
-            schedule_changes: watch::Sender::new(()),
         }
     }
 

@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, HashSet};
 use futures_util::future::try_join_all;
 use redis::{Pipeline, Value};
 
-use super::{Read, Schedules};
+use super::{Read, Schedules, look};
 use crate::job::JobId;
 use crate::store::error::StoreError;
 
 /// The name of these reads in errors.
 const DOING: &str = "listing schedules";
 /// The most bytes of records that are read at once.
-pub(super) const READ_BYTES: usize = 4 << 20;
+const READ_BYTES: usize = 4 << 20;
 /// The most schedules that are read at once.
-pub(super) const READ_SCHEDULES: usize = 512;
+const READ_SCHEDULES: usize = 512;
 
 impl Schedules {
     /// The ids of all schedules; `is_paused`: only of those that are paused, or only of those that
@@ -70,7 +70,7 @@ impl Schedules {
 
     /// The number of these schedules, from the first one, whose records may be in memory together;
     /// at least 1.
-    pub(super) async fn readable_at_once(&self, ids: &[JobId]) -> Result<usize, StoreError> {
+    pub(crate) async fn readable_at_once(&self, ids: &[JobId]) -> Result<usize, StoreError> {
         let ids = &ids[..ids.len().min(READ_SCHEDULES)];
         let mut sizes: BTreeMap<&JobId, usize> = BTreeMap::new();
         let lengths = self.by_bucket(ids).into_iter().map(|(bucket, ids)| async move {
@@ -89,7 +89,7 @@ impl Schedules {
     }
 
     /// The sizes of the records of these schedules of one bucket, bytes.
-    pub(super) async fn sizes(
+    pub(crate) async fn sizes(
         &self,
         bucket: u16,
         ids: &[&JobId],
@@ -108,7 +108,7 @@ impl Schedules {
 
     /// These schedules, in their order. One that cannot be read is left out, as is one that does
     /// not exist.
-    pub(super) async fn read_these(&self, ids: &[JobId]) -> Result<Vec<Read>, StoreError> {
+    pub(crate) async fn read_these(&self, ids: &[JobId]) -> Result<Vec<Read>, StoreError> {
         let reads = self.by_bucket(ids).into_iter().map(|(bucket, ids)| async move {
             let ids: Vec<JobId> = ids.into_iter().cloned().collect();
             self.read_each(bucket, &ids).await
@@ -125,21 +125,17 @@ impl Schedules {
         bucket: u16,
         ids: &[JobId],
     ) -> Result<Vec<Result<Option<Read>, StoreError>>, StoreError> {
-        match self.read(bucket, ids).await {
-            Ok(reads) => return Ok(reads.into_iter().map(Ok).collect()),
-            Err(error) if !error.is_unreadable() => return Err(error),
-            Err(error) if ids.len() == 1 => return Ok(vec![Err(error)]),
-            Err(_) => {}
-        }
-        let mut reads = Vec::with_capacity(ids.len());
-        for id in ids {
-            match self.read(bucket, std::slice::from_ref(id)).await {
-                Ok(read) => reads.push(Ok(read.into_iter().next().flatten())),
-                Err(error) if error.is_unreadable() => reads.push(Err(error)),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(reads)
+        let names: Vec<&str> = ids.iter().map(JobId::as_str).collect();
+        let found = look(&self.namespace, bucket, &names).await?;
+        Ok(found.into_iter().map(|found| found.read).collect())
+    }
+
+    /// The ids of the schedules of one bucket that are not paused.
+    pub(crate) async fn active_ids(&self, bucket: u16) -> Result<Vec<JobId>, StoreError> {
+        let mut command = redis::cmd("ZRANGE");
+        command.arg(self.namespace.keys.schedule_times(bucket)).arg(0).arg(-1);
+        let ids = names(self.namespace.link.command(DOING, &command).await?);
+        Ok(ids.into_iter().filter_map(|id| JobId::new(id).ok()).collect())
     }
 
     fn by_bucket<'a>(&self, ids: &'a [JobId]) -> BTreeMap<u16, Vec<&'a JobId>> {

@@ -3,9 +3,10 @@
 
 use futures_util::{StreamExt, stream};
 
+use super::change::{Change, Changed};
 use super::pattern::is_own;
 use super::query::ScheduleFilter;
-use super::{Change, Changed, Read, Schedules};
+use super::{Read, Schedules};
 use crate::job::JobId;
 use crate::policy::occurrences::{Hindrances, plan};
 use crate::request::OwnQueues;
@@ -139,7 +140,7 @@ impl Schedules {
             let resumed = resumed(&read.schedule, now_ms);
             let change = read.moved(resumed.clone());
             if let Changed::Done { .. } = self.change_one(bucket, change).await? {
-                self.namespace.schedule_was_put();
+                self.namespace.schedules_changed.notify_one();
                 return Ok(resumed.map(|progress| (with(read.schedule, progress), true)));
             }
         }

@@ -1,22 +1,48 @@
 //! The change of a schedule that makes its due occurrences, and what its answer says for the next
 //! plan.
 
-use dwell_schedule::{occurrence_id, split_occurrence_id};
+use dwell_schedule::split_occurrence_id;
 
-use super::{Change, Changed, Read, occurrence};
-use crate::job::JobId;
+use super::change::{Change, Changed};
+use super::occurrence::{id_at, occurrence};
+use super::{Read, Schedules};
 use crate::policy::occurrences::{Hindrances, Plan};
 use crate::store::call::CALL_BYTES;
+use crate::store::error::StoreError;
 
 /// Bytes of an occurrence's record besides its body, roughly.
 const HEAD_BYTES: usize = 512;
+
+impl Schedules {
+    /// As [`change`](Schedules::change). The error of a change that meets damage is its own.
+    pub(crate) async fn change_each(
+        &self,
+        bucket: u16,
+        changes: &[Change],
+    ) -> Result<Vec<Result<Changed, StoreError>>, StoreError> {
+        match self.change(bucket, changes).await {
+            Ok(answers) => return Ok(answers.into_iter().map(Ok).collect()),
+            Err(error) if !error.is_unreadable() => return Err(error),
+            Err(error) if changes.len() == 1 => return Ok(vec![Err(error)]),
+            Err(_) => {}
+        }
+        let mut answers = Vec::with_capacity(changes.len());
+        for change in changes {
+            match self.change(bucket, std::slice::from_ref(change)).await {
+                Ok(mut answer) => answers.push(Ok(answer.pop().unwrap_or(Changed::Stale))),
+                Err(error) if error.is_unreadable() => answers.push(Err(error)),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(answers)
+    }
+}
 
 impl Read {
     /// The change that applies this plan.
     pub(crate) fn change(&self, plan: &Plan) -> Change {
         let schedule = &self.schedule;
         let made = plan.make.iter();
-        let of_newest = |newest_ms| JobId::new(occurrence_id(schedule.id.as_str(), newest_ms)).ok();
         Change {
             id: schedule.id.clone(),
             expected: Some(self.state.clone()),
@@ -25,7 +51,7 @@ impl Read {
             make: made
                 .map(|made| occurrence(schedule, made.nominal_ms, made.number, made.next_ms))
                 .collect(),
-            unless_alive: plan.unless_alive_ms.and_then(of_newest),
+            unless_alive: plan.unless_alive_ms.map(|newest_ms| id_at(&schedule.id, newest_ms)),
             take: None,
         }
     }
