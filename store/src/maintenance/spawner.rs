@@ -80,3 +80,6 @@ impl Spawner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
