@@ -130,6 +130,15 @@ impl Schedules {
         Ok(found.into_iter().map(|found| found.read).collect())
     }
 
+    /// The schedule of this id; an error if it cannot be read.
+    pub(super) async fn read_one(
+        &self,
+        bucket: u16,
+        id: &JobId,
+    ) -> Result<Option<Read>, StoreError> {
+        self.read_each(bucket, std::slice::from_ref(id)).await?.pop().unwrap_or(Ok(None))
+    }
+
     /// The ids of the schedules of one bucket that are not paused.
     pub(crate) async fn active_ids(&self, bucket: u16) -> Result<Vec<JobId>, StoreError> {
         let mut command = redis::cmd("ZRANGE");

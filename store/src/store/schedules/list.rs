@@ -18,8 +18,7 @@ impl Schedules {
     /// The schedule of this id.
     pub async fn find(&self, id: &JobId) -> Result<Option<StoredSchedule>, StoreError> {
         let bucket = self.namespace.keys.bucket_of(id.as_str());
-        let read = self.read(bucket, std::slice::from_ref(id)).await?.into_iter().next().flatten();
-        Ok(read.map(|read| read.schedule))
+        Ok(self.read_one(bucket, id).await?.map(|read| read.schedule))
     }
 
     /// A page of schedules. A schedule that changes during the call may be listed or not. One that

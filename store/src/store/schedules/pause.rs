@@ -153,7 +153,7 @@ impl Schedules {
         id: &JobId,
         own: Option<&OwnQueues>,
     ) -> Result<Option<Read>, StoreError> {
-        let read = self.read(bucket, std::slice::from_ref(id)).await?.into_iter().next().flatten();
+        let read = self.read_one(bucket, id).await?;
         Ok(read.filter(|read| is_own(&read.schedule.job, own)))
     }
 
