@@ -1,5 +1,5 @@
-//! The tasks that keep a namespace in order. Heartbeat, rescue, retention, counts and expiry are in
-//! `dwell_store::maintenance`, a file each. Here are their options by the settings, and what only
+//! The tasks that keep a namespace in order. Heartbeat, rescue, retention, counts, expiry and the
+//! spawner are in `dwell_store::maintenance`, a file each. Here are their options by the settings, and what only
 //! the sidecar has:
 //!
 //! - `gauges`: updates the gauges of the namespace.
@@ -18,6 +18,7 @@ use dwell_store::maintenance::Maintenance;
 use dwell_store::maintenance::counts::CountOptions;
 use dwell_store::maintenance::rescue::RescueOptions;
 use dwell_store::maintenance::retention::RetentionOptions;
+use dwell_store::maintenance::spawner::SpawnOptions;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -27,7 +28,9 @@ use crate::dispatch::lease_of;
 use crate::fleet::{self, Fleet, WakeUps};
 use crate::request::FullQueues;
 use crate::store::Store;
+use crate::store::due_set::DueSet;
 use crate::store::meta::SweepRules;
+use crate::store::wake_up::WakeUp;
 use crate::telemetry::Events;
 use crate::units::show_duration_ms;
 use gauges::JobGauges;
@@ -83,6 +86,12 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
     let is_in_fleet = delivers || !settings.queues.is_empty();
     let rescue =
         is_in_fleet.then(|| rescue_options(&settings.delivery, events.clone(), wake_ups.clone()));
+    let spawn = is_in_fleet.then(|| SpawnOptions {
+        serves: served(store, settings, delivers),
+        is_full: is_full(full_queues.clone()),
+        wake: wake(wake_ups.clone()),
+        observer: Arc::new(events.clone()),
+    });
     let maintenance = Maintenance {
         store: store.clone(),
         fleet,
@@ -90,6 +99,7 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
         retention: retention_options(&settings.delivery),
         counts,
         has_expiry: has_queues,
+        spawn,
     };
     for task in maintenance.tasks(stop, helpers_stop) {
         spawn(if task.is_drained { &mut *workers } else { &mut *helpers }, task.name, task.run);
@@ -121,6 +131,32 @@ pub fn rescue_options(rules: &Delivery, events: Events, wake_ups: WakeUps) -> Re
         observer: Arc::new(events),
         readers: Arc::new(wake_ups),
     }
+}
+
+type Serves = Arc<dyn Fn(DueSet<'_>) -> bool + Send + Sync>;
+
+/// Whose schedules an instance makes: those of the brokers that it delivers to, and of the queues
+/// that it declares.
+fn served(store: &Store, settings: &Settings, delivers: bool) -> Serves {
+    let brokers = if delivers { store.own_brokers().to_vec() } else { Vec::new() };
+    let queues = settings.queues.clone();
+    Arc::new(move |set: DueSet<'_>| match set {
+        DueSet::Broker(broker) => brokers.iter().any(|own| own == broker),
+        DueSet::Queue(queue) => queues.get(queue).is_some(),
+    })
+}
+
+fn is_full(full_queues: FullQueues) -> Arc<dyn Fn(&str) -> bool + Send + Sync> {
+    Arc::new(move |queue: &str| full_queues.is_full(queue))
+}
+
+/// Wakes the readers of what was made. A task: a master that hangs delays its wake-ups, and nothing
+/// else.
+fn wake(wake_ups: WakeUps) -> Arc<dyn Fn(Vec<WakeUp>) + Send + Sync> {
+    Arc::new(move |heads: Vec<WakeUp>| {
+        let wake_ups = wake_ups.clone();
+        tokio::spawn(async move { wake_ups.wake(heads).await });
+    })
 }
 
 /// The options of the retention by these settings.

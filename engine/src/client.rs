@@ -1,10 +1,12 @@
 //! The client for applications: schedules jobs, acts on them, reads them.
 //!
 //! - [`queues`]: fetches the jobs of queues.
+//! - `recurring`: recurring schedules.
 //! - `fetching`: the pops of this process, and its connection for wake-ups.
 
 mod fetching;
 pub(crate) mod queues;
+pub(crate) mod recurring;
 
 use std::borrow::Cow;
 use std::sync::Arc;

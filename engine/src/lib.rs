@@ -33,6 +33,7 @@
 //!   a write.
 //! - [`NewJob`]: a new job: [`Job`] has the message and the [`Target`], [`Due`] the time, [`JobId`]
 //!   the name, [`Conflict`] the rule for an id that exists.
+//! - [`Recurring`]: a recurring schedule, which makes a job at each of its times.
 //! - [`Act`] and [`Action`]: cancel, reschedule, fire, finish, fail, requeue. [`AttemptRef`]: the
 //!   attempt that a consumer names.
 //! - [`Pop`], [`Fetched`], [`ClaimedJob`]: jobs of queues in the hands of a consumer.
@@ -78,6 +79,7 @@ pub mod worker;
 
 pub use client::Client;
 pub use client::queues::{Fetched, Pop};
+pub use client::recurring::Recurring;
 pub use dwell_core::{Destination, Header, Headers, Properties, Value};
 #[doc(inline)]
 pub use dwell_store::config::{Durability, Redis, RedisMode};

@@ -157,7 +157,32 @@ mod tests {
             JobEvent::Rejected { ingest, code, left_out, position }
         };
         let taken_over = |set| JobEvent::TakenOver { set, id, crashes: 1 };
-        let table: [(JobEvent<'_>, &str, &[&str]); 19] = [
+        let (made_id, queue) = (&JobId::new("a@0000000000007").unwrap(), DueSet::Queue("emails"));
+        let made = JobEvent::OccurrenceMade {
+            schedule: id,
+            id: made_id,
+            set: queue,
+            due_ms: 7,
+            is_caught_up: true,
+        };
+        let missed = JobEvent::OccurrencesMissed {
+            schedule: id,
+            set: queue,
+            count: 7,
+            times: &[5, 6],
+            reason: "overlap",
+        };
+        let table: [(JobEvent<'_>, &str, &[&str]); 21] = [
+            (
+                made,
+                "DEBUG an occurrence of the schedule was made",
+                &["schedule=a", "id=a@0000000000007", "due_ms=7", "is_caught_up=true"],
+            ),
+            (
+                missed,
+                "WARN occurrences of the schedule were missed",
+                &["id=a", "count=7", "reason=\"overlap\"", "first_ms=5", "last_ms=6"],
+            ),
             (attempted(id, to, PublishOutcome::Confirmed, false), "", &[]),
             (attempted(id, to, PublishOutcome::Failed, false), "", &[]),
             (

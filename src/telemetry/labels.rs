@@ -103,6 +103,19 @@ labels! {
     }
 }
 
+labels! {
+    /// `dwell_schedule_occurrences_total{result}`: what became of the occurrences of recurring
+    /// schedules.
+    OccurrenceResult {
+        /// Made in time.
+        Made = "made",
+        /// Missed, and made all the same.
+        CaughtUp = "caught_up",
+        /// Missed, and not made.
+        Missed = "missed",
+    }
+}
+
 /// `dwell_publish_total{outcome}`
 impl Label for PublishOutcome {
     const ALL: &'static [Self] = &PublishOutcome::ALL;

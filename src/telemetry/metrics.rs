@@ -63,6 +63,7 @@ pub struct Metrics {
     possible_duplicates: PerLabel<Counter>,
     leases_lost: Counter,
     cancelled: Arc<[(Verdict, Counter)]>,
+    occurrences: PerLabel<Counter>,
     queues: queues::Queues,
     redis_seconds: PerLabel<Histogram>,
     redis_errors: PerLabel<Counter>,

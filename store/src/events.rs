@@ -83,6 +83,32 @@ pub enum JobEvent<'a> {
         /// The due time of the job, epoch ms by Redis's clock, if known.
         due_ms: Option<i64>,
     },
+    /// An occurrence of a recurring schedule was made.
+    OccurrenceMade {
+        /// The id of the schedule.
+        schedule: &'a JobId,
+        /// The id of the occurrence's job.
+        id: &'a JobId,
+        /// The broker or queue of the job.
+        set: DueSet<'a>,
+        /// The due time of the job, epoch ms by Redis's clock.
+        due_ms: i64,
+        /// The occurrence had been missed, and was made all the same.
+        is_caught_up: bool,
+    },
+    /// Occurrences of a recurring schedule were missed, and are not made.
+    OccurrencesMissed {
+        /// The id of the schedule.
+        schedule: &'a JobId,
+        /// The broker or queue of its jobs.
+        set: DueSet<'a>,
+        /// The number of occurrences, as far as they are counted.
+        count: u64,
+        /// The nominal times of the newest, epoch ms, ascending.
+        times: &'a [i64],
+        /// Why: `late`, `overlap`, `queue_full` or `conflict`.
+        reason: &'static str,
+    },
     /// A requested verdict has the outcome of its publication.
     Replied {
         /// The name of the ingest.

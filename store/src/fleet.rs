@@ -41,6 +41,21 @@ pub fn serves(entry: &str, broker: &str) -> bool {
     entry.split_once(' ').is_none_or(|(_, brokers)| brokers.split(',').any(|name| name == broker))
 }
 
+/// Whether the instance of this entry may serve a broker, or `=` and a queue. The entry of a sidecar
+/// does not name the queues that the sidecar declares: it may declare any.
+fn may_serve(entry: &str, set: &str) -> bool {
+    let is_of_queue = |name: &str| name.starts_with('=');
+    let is_worker = || entry.split_once(' ').is_some_and(|(_, sets)| is_of_queue(sets));
+    serves(entry, set) || (is_of_queue(set) && !is_worker())
+}
+
+/// The weight of an instance for a bucket: the instance with the greatest reads the bucket first.
+fn weight(entry: &str, bucket: u16) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(entry.as_bytes()).update(&bucket.to_le_bytes());
+    *hasher.finalize().as_bytes()
+}
+
 impl Fleet {
     /// The entry of this instance.
     #[must_use]
@@ -81,17 +96,23 @@ impl Fleet {
     pub fn preferred(&self, buckets: u16) -> Vec<bool> {
         (0..buckets)
             .map(|bucket| {
-                let weight = |name: &str| {
-                    let mut hasher = blake3::Hasher::new();
-                    hasher.update(name.as_bytes()).update(&bucket.to_le_bytes());
-                    *hasher.finalize().as_bytes()
-                };
                 self.living
                     .iter()
-                    .max_by_key(|name| weight(name))
+                    .max_by_key(|name| weight(name, bucket))
                     .is_none_or(|reader| **reader == *self.me)
             })
             .collect()
+    }
+
+    /// The rank of this instance for a bucket among those that may serve a broker, or `=` and a
+    /// queue: 0 is the first. The order is that of [`Fleet::preferred`].
+    #[must_use]
+    pub fn rank(&self, bucket: u16, set: &str) -> u32 {
+        let own = weight(&self.me, bucket);
+        let before = self.living.iter().filter(|entry| {
+            **entry != *self.me && may_serve(entry, set) && weight(entry, bucket) > own
+        });
+        u32::try_from(before.count()).unwrap_or(u32::MAX)
     }
 
     /// The interval of each instance for work that the fleet as a whole does once per `every`.
@@ -200,6 +221,29 @@ mod tests {
         );
         assert_eq!(of(&one, "main").floor_poll(), 2 * FLOOR_POLL_INTERVAL);
         assert!(of(&one, "main").has_others("main") && !Fleet::alone(&one).has_others("main"));
+    }
+
+    #[test]
+    fn those_that_may_serve_have_one_order_and_its_first_is_preferred() {
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let (main, both) = (entry("a", &set(&["main"])), entry("b", &set(&["main", "other"])));
+        let (emails, orders) = (entry("c", &set(&["=emails"])), entry("d", &set(&["=orders"])));
+        let living = vec![main.clone(), both.clone(), emails.clone(), orders.clone()];
+        let of = |me: &str| Fleet { me: me.into(), living: living.clone() };
+        let ranks = |set: &str, bucket: u16, who: &[&String]| -> Vec<u32> {
+            let mut ranks: Vec<u32> = who.iter().map(|me| of(me).rank(bucket, set)).collect();
+            ranks.sort_unstable();
+            ranks
+        };
+        for bucket in 0..64 {
+            assert_eq!(ranks("main", bucket, &[&main, &both]), [0, 1]);
+            assert_eq!(ranks("other", bucket, &[&both]), [0]);
+            // A sidecar may declare the queue; the worker of another queue does not serve it.
+            assert_eq!(ranks("=emails", bucket, &[&main, &both, &emails]), [0, 1, 2]);
+            let first = of(&main).serving("main").preferred(64)[usize::from(bucket)];
+            assert_eq!(of(&main).rank(bucket, "main") == 0, first);
+        }
+        assert_eq!(Fleet::alone(&main).rank(3, "main"), 0);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! - [`retention`]: removes what a bucket may forget.
 //! - [`counts`]: counts the jobs of queues, and removes their old dead; [`counting`]: a round of counts.
 //! - [`expiry`]: ends the jobs whose own end has come.
+//! - [`spawner`]: makes the occurrences of recurring schedules.
 
 pub mod counting;
 pub mod counts;
@@ -13,6 +14,7 @@ pub mod expiry;
 pub mod heartbeat;
 pub mod rescue;
 pub mod retention;
+pub mod spawner;
 
 use std::sync::Arc;
 
@@ -25,6 +27,7 @@ use self::counts::{CountOptions, QueueCounter};
 use self::expiry::Expiry;
 use self::rescue::{Rescue, RescueOptions};
 use self::retention::{Retention, RetentionOptions};
+use self::spawner::{SpawnOptions, Spawner};
 use crate::fleet::Fleet;
 use crate::store::Store;
 
@@ -43,6 +46,8 @@ pub struct Maintenance {
     pub counts: Option<CountOptions>,
     /// Whether the expiry runs.
     pub has_expiry: bool,
+    /// The occurrences of recurring schedules.
+    pub spawn: Option<SpawnOptions>,
 }
 
 /// A task of the maintenance, for the caller to spawn.
@@ -69,7 +74,7 @@ impl Maintenance {
     /// The tasks. Those that are drained run until `stop`, the others until `end`.
     #[must_use]
     pub fn tasks(self, stop: &CancellationToken, end: &CancellationToken) -> Vec<Task> {
-        let Maintenance { store, fleet, rescue, retention, counts, has_expiry } = self;
+        let Maintenance { store, fleet, rescue, retention, counts, has_expiry, spawn } = self;
         let follows = fleet.subscribe();
         let retention = Retention::new(store.clone(), retention, follows.clone());
         let mut tasks = vec![Task::new("the retention", retention.run(end.clone()))];
@@ -80,6 +85,10 @@ impl Maintenance {
         if has_expiry {
             let expiry = Expiry::new(store.clone(), follows.clone());
             tasks.push(Task::new("the expiry", expiry.run(end.clone())));
+        }
+        if let Some(options) = spawn {
+            let spawner = Spawner::new(store.clone(), options, follows.clone());
+            tasks.push(Task::new("the spawner", spawner.run(stop.clone())).drained());
         }
         if let Some(options) = rescue {
             // The rescue settles what it takes over before the drain.

@@ -11,6 +11,7 @@
 //! | a consumer fails the job | [`retry::wait_ms`] |
 //! | the job's own end comes | [`expiry::has_ended`] |
 //! | a claim finds that the record cannot be read | [`UNREADABLE`] |
+//! | occurrences of a recurring schedule are due | `occurrences::plan` |
 //!
 //! Some decisions are made inside a script, which cannot ask:
 //!
@@ -26,6 +27,7 @@ pub mod delivery;
 pub mod expiry;
 pub mod late;
 pub mod lease;
+pub mod occurrences;
 pub mod retry;
 
 use crate::job::DeadReason;

@@ -11,7 +11,9 @@ use dwell_store::maintenance::Maintenance;
 use dwell_store::maintenance::counts::CountOptions;
 use dwell_store::maintenance::rescue::RescueOptions;
 use dwell_store::maintenance::retention::RetentionOptions;
+use dwell_store::maintenance::spawner::SpawnOptions;
 use dwell_store::store::due_set::DueSet;
+use dwell_store::store::wake_up::WakeUp;
 use tokio::sync::watch;
 
 use crate::client::Client;
@@ -42,6 +44,8 @@ pub(super) fn maintenance(
     let sets: Vec<String> = queues.iter().map(|queue| DueSet::Queue(queue).to_string()).collect();
     let me = entry(&format!("worker-{}-{:08x}", std::process::id(), rand::random::<u32>()), &sets);
     let dead_retention_ms = whole_ms(dead_retention);
+    let queues: Arc<[String]> = queues.into();
+    let spawn = spawn_options(consumers, queues.clone());
     let of_queue =
         move |queue: &str| queues.iter().any(|own| own == queue).then_some(dead_retention_ms);
     Maintenance {
@@ -57,5 +61,24 @@ pub(super) fn maintenance(
         counts: Some(CountOptions { dead_retention_ms: Arc::new(of_queue), observer: None }),
         // Only the listeners of a sidecar give jobs an end of their own.
         has_expiry: false,
+        spawn: Some(spawn),
+    }
+}
+
+/// The options of the spawner: a worker makes the occurrences of the queues that it works. It knows
+/// no limits of queues.
+fn spawn_options(consumers: &Consumers, queues: Arc<[String]>) -> SpawnOptions {
+    let readers = consumers.clone();
+    SpawnOptions {
+        serves: Arc::new(move |set: DueSet<'_>| {
+            set.queue().is_some_and(|queue| queues.iter().any(|own| own == queue))
+        }),
+        is_full: Arc::new(|_: &str| false),
+        wake: Arc::new(move |wake_ups: Vec<WakeUp>| {
+            // A task: a master that hangs delays its wake-ups, and nothing else.
+            let readers = readers.clone();
+            tokio::spawn(async move { readers.wake_all(wake_ups).await });
+        }),
+        observer: Arc::new(Logged),
     }
 }

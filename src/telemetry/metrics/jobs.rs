@@ -8,7 +8,7 @@ use crate::clock;
 use crate::events::{JobEvent, Observer, PublishOutcome};
 use crate::job::{Action, DeadReason, Verdict};
 use crate::store::queue::acknowledge::LeaseVerdict;
-use crate::telemetry::labels::{DuplicateCause, IngestResult, LeaseEnd};
+use crate::telemetry::labels::{DuplicateCause, IngestResult, LeaseEnd, OccurrenceResult};
 use crate::telemetry::trace::TraceId;
 
 impl Observer for Metrics {
@@ -36,6 +36,16 @@ impl Metrics {
                 self.received(ingest, IngestResult::Rejected, count);
             }
             JobEvent::Applied { action: Action::Cancel, verdict, .. } => self.cancelled(verdict),
+            JobEvent::OccurrenceMade { is_caught_up, .. } => {
+                let result = match is_caught_up {
+                    true => OccurrenceResult::CaughtUp,
+                    false => OccurrenceResult::Made,
+                };
+                self.occurrences(result, 1);
+            }
+            JobEvent::OccurrencesMissed { count, .. } => {
+                self.occurrences(OccurrenceResult::Missed, count);
+            }
             JobEvent::Replied { ingest, outcome, .. } => self.replied(ingest, outcome, 1),
             JobEvent::RepliesAbandoned { ingest, count } => {
                 self.replied(ingest, PublishOutcome::Unknown, count);
@@ -125,6 +135,10 @@ impl Metrics {
         if let Some(ingest) = self.of_ingest(ingest) {
             ingest.replies.of(outcome).inc_by(count);
         }
+    }
+
+    fn occurrences(&self, result: OccurrenceResult, count: u64) {
+        self.occurrences.of(result).inc_by(count);
     }
 
     /// Verdicts that cancel never gives are not counted.

@@ -22,8 +22,8 @@ use crate::job::DeadReason;
 use crate::store::scripts::Name;
 use crate::telemetry::gauges::Gauges;
 use crate::telemetry::labels::{
-    CANCEL_VERDICTS, DueWithin, DuplicateCause, IngestResult, JobState, Label, PauseReason,
-    RedisErrorClass,
+    CANCEL_VERDICTS, DueWithin, DuplicateCause, IngestResult, JobState, Label, OccurrenceResult,
+    PauseReason, RedisErrorClass,
 };
 use crate::telemetry::recent::{LastError, Lateness, Reading};
 
@@ -101,6 +101,12 @@ impl Metrics {
             &mut r,
             "cancelled",
             "Answers to cancel, by verdict",
+            Family::<Labels, Counter>::default(),
+        );
+        let occurrences = add(
+            &mut r,
+            "schedule_occurrences",
+            "Occurrences of recurring schedules, by result",
             Family::<Labels, Counter>::default(),
         );
         let redis_buckets: fn() -> Histogram = || histogram(&REDIS_SECONDS);
@@ -209,6 +215,9 @@ impl Metrics {
                     (*verdict, cancelled.get_or_create_owned(&one("verdict", verdict.as_str())))
                 })
                 .collect(),
+            occurrences: PerLabel::new(|value: OccurrenceResult| {
+                occurrences.get_or_create_owned(&one("result", value.word()))
+            }),
             queues,
             redis_seconds: PerLabel::new(|value: Name| {
                 redis_seconds.get_or_create_owned(&one("script", value.word()))

@@ -42,6 +42,7 @@ fn a_scrape_has_exactly_the_families_of_the_contract() {
         "dwell_redis_errors counter",
         "dwell_redis_seconds histogram",
         "dwell_replies counter",
+        "dwell_schedule_occurrences counter",
         "dwell_stranded_jobs gauge",
         "dwell_target_paused gauge",
     ];
@@ -67,6 +68,9 @@ fn every_series_is_there_at_zero_before_anything_happened() {
         "dwell_possible_duplicates_total{cause=\"rescued\"} 0",
         "dwell_leases_lost_total 0",
         "dwell_cancelled_total{verdict=\"cancelled_after_attempt\"} 0",
+        "dwell_schedule_occurrences_total{result=\"made\"} 0",
+        "dwell_schedule_occurrences_total{result=\"caught_up\"} 0",
+        "dwell_schedule_occurrences_total{result=\"missed\"} 0",
         "dwell_redis_seconds_count{script=\"sweep\"} 0",
         "dwell_redis_errors_total{class=\"readonly\"} 0",
         "dwell_broker_connected{broker=\"main\"} 0",

@@ -75,6 +75,16 @@ pub fn write(event: &JobEvent<'_>) {
                 "no confirm within shutdown.drain, the jobs are given back and may be published twice"
             );
         }
+        JobEvent::OccurrenceMade { schedule, id, due_ms, is_caught_up, .. } => {
+            tracing::debug!(%schedule, %id, due_ms, is_caught_up, "an occurrence of the schedule was made");
+        }
+        JobEvent::OccurrencesMissed { schedule, count, times, reason, .. } => {
+            let (first_ms, last_ms) = (times.first(), times.last());
+            tracing::warn!(
+                id = %schedule, count, reason, first_ms, last_ms,
+                "occurrences of the schedule were missed"
+            );
+        }
         JobEvent::TakenOver { set, id, crashes } => {
             let set = set.name();
             tracing::warn!(%id, broker = &*set, crashes, "the lease expired without a settlement, the job is taken over");

@@ -7,11 +7,25 @@
 //! - `codec`: the stored forms; [`change`]: a change and its result; [`occurrence`]: the job of an
 //!   occurrence.
 //! - `plan`: the decisions on requests.
+//! - `query` and `list`: pages of schedules; `counts`: their numbers; `ids`, `pattern`: what both
+//!   use.
+//! - `pause`: pauses and resumes.
+//! - `heads`: the schedules that are due; `spawn`: the change that makes their occurrences.
+//! - `of_settings`: the schedules of the settings.
 
 pub(crate) mod change;
 mod codec;
+mod counts;
+pub(crate) mod heads;
+mod ids;
+mod list;
+mod of_settings;
 pub(crate) mod occurrence;
+mod pattern;
+mod pause;
 pub(in crate::store) mod plan;
+mod query;
+mod spawn;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,6 +34,8 @@ use bytes::Bytes;
 use redis::{Pipeline, Value};
 
 use self::change::{Change, Changed, arguments, read_result};
+pub use self::counts::ScheduleCounts;
+pub use self::query::{ScheduleFilter, SchedulePage, ScheduleQuery};
 use super::answer::Items;
 use super::call::{CALL_BYTES, CALL_JOBS};
 use super::due_set::DueSet;

@@ -13,7 +13,7 @@ use crate::support::{jetstream, wait_within};
 const SETTINGS: &str = "delivery.publish_timeout = \"3s\"\ndelivery.retry = [\"200ms\", \"1h\"]";
 /// The series that only move where Redis or Dwell is in a state that other tests make, or by an
 /// interface that this test does not open.
-const ELSEWHERE: [&str; 48] = [
+const ELSEWHERE: [&str; 51] = [
     // Consumers that fetch: `http::queues`, `http::long_poll`.
     r#"dwell_pop_lateness_seconds_count"#,
     r#"dwell_pop_lateness_seconds_sum"#,
@@ -30,6 +30,10 @@ const ELSEWHERE: [&str; 48] = [
     r#"dwell_redis_seconds_sum{script="end"}"#,
     r#"dwell_redis_seconds_count{script="forget"}"#,
     r#"dwell_redis_seconds_sum{script="forget"}"#,
+    // Recurring schedules: `store`.
+    r#"dwell_schedule_occurrences_total{result="made"}"#,
+    r#"dwell_schedule_occurrences_total{result="caught_up"}"#,
+    r#"dwell_schedule_occurrences_total{result="missed"}"#,
     // Five crashes in a row; a death by a later version; an attempt that is out when it is
     // cancelled, or fails: `tests/it`.
     r#"dwell_possible_duplicates_total{cause="lease_lost"}"#,
