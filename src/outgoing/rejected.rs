@@ -3,7 +3,7 @@
 
 use dwell_connectors::{Capabilities, Header, Message, Value};
 
-use super::{one_line, without_copies};
+use super::{one_line, without_copies, without_ttl};
 use crate::delayed_headers::{ERROR, ERROR_DETAIL};
 use crate::request::Rejection;
 use crate::units::quote;
@@ -45,6 +45,7 @@ impl Rejected {
             ![ERROR, ERROR_DETAIL].iter().any(|ours| header.name.eq_ignore_ascii_case(ours))
         });
         without_copies(&mut request, broker);
+        without_ttl(&mut request, broker);
         as_text(&mut request, broker);
         let body = request.body.len();
         let (code, detail) = (rejection.code.as_str(), one_line(&rejection.detail));
