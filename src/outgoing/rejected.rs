@@ -180,6 +180,15 @@ mod tests {
     const COPY_CAPABILITIES: Capabilities =
         Capabilities { copy_headers: &["CC", "BCC"], ..PLAIN_CAPABILITIES };
 
+    #[test]
+    fn what_would_end_the_message_is_left_out() {
+        let broker = Capabilities { ttl_header: Some("X-TTL"), ..PLAIN_CAPABILITIES };
+        let request = Message::new("x").with_header("x-ttl", "5m").with_header("a", "1");
+        let rejected = Rejected::new(request, &Rejection::new(Code::BadHeader, "no"), &broker);
+        let headers = rejected.message().headers;
+        assert_eq!((headers.get("x-ttl"), headers.text("a")), (None, Some("1")));
+    }
+
     fn request() -> Message {
         let mut message = Message::new("12345")
             .with_header("a", "1")
