@@ -188,20 +188,30 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
         Ok(true)
     }
 
+    /// The system of a span about a message, by OpenTelemetry's semantic conventions.
+    fn span_system(&self) -> &'static str {
+        self.kind()
+    }
+
+    /// The system's own name of a publication, for spans, by OpenTelemetry's semantic conventions.
+    fn span_operation(&self) -> &'static str {
+        "publish"
+    }
+
     /// The destination of a span about a message, by OpenTelemetry's semantic conventions.
     fn span_destination(&self, to: &Destination) -> String {
         to.address.clone()
     }
 
-    /// Attributes of a span about a message, by OpenTelemetry's semantic conventions for this
-    /// system. `group` is empty for a publication.
+    /// Attributes of a span about a message that only this system has, by OpenTelemetry's semantic
+    /// conventions. `group` is empty for a publication.
     fn span_attributes(
         &self,
         _to: &Destination,
         _group: &str,
         _message: &Message,
     ) -> Vec<(&'static str, Value)> {
-        vec![("messaging.system", self.kind().into())]
+        Vec::new()
     }
 
     /// Opens a source: connected, its consumer found or created, ready for `recv`. Creates a

@@ -16,7 +16,7 @@ use crate::policy::attempt::GIVEN_BACK;
 use crate::policy::delivery::{self, Claimed};
 use crate::publisher::{OUTCOME_MARGIN, PublicationRequest, Publisher};
 use crate::store::queue::claim::ClaimedJob;
-use crate::telemetry::trace::{About, Span, Traces};
+use crate::telemetry::trace::{About, AboutAttempt, Span, Templates, Traces};
 
 /// The destination of a job of a queue, which only damage puts into a lease of a broker. No broker
 /// takes the empty address.
@@ -60,11 +60,20 @@ pub(super) struct Attempts {
     rules: Arc<AttemptRules>,
     publisher: Publisher,
     traces: Traces,
+    /// `None` without spans.
+    templates: Option<Templates>,
 }
 
 impl Attempts {
-    pub(super) fn new(rules: Arc<AttemptRules>, publisher: Publisher, traces: Traces) -> Self {
-        Attempts { rules, publisher, traces }
+    /// `allow`: the patterns of the broker.
+    pub(super) fn new(
+        rules: Arc<AttemptRules>,
+        publisher: Publisher,
+        traces: Traces,
+        allow: &[String],
+    ) -> Self {
+        let templates = traces.is_on().then(|| Templates::new(&**publisher.connector(), allow));
+        Attempts { rules, publisher, traces, templates }
     }
 
     /// Until when a job may be published: its outcome comes before the end of its lease.
@@ -98,7 +107,7 @@ impl Attempts {
 
     /// Makes the publication of a job, and the state that is kept until its outcome.
     pub(super) fn start(
-        &self,
+        &mut self,
         mut lease: Box<ClaimedJob>,
         to: Destination,
         now: Instant,
@@ -114,14 +123,21 @@ impl Attempts {
             Confirm::Broker => timeout.min(Duration::from_millis(u64::from(job.ttr_ms))),
             Confirm::Consumer => timeout,
         };
+        let templates = self.templates.as_mut();
         let about = About {
             connector,
             exchange: &to.exchange,
             address: &to.address,
+            template: templates.and_then(|templates| templates.of(&**connector, &to)),
             group: "",
             message: &message,
         };
-        let mut span = self.traces.attempt(about, lease.state.attempt, job.trace.as_deref());
+        let about_attempt = AboutAttempt {
+            attempt: lease.state.attempt,
+            due_ms: lease.state.due_ms,
+            request: job.trace.as_deref(),
+        };
+        let mut span = self.traces.attempt(about, about_attempt);
         span.job(lease.id.as_str());
         let (token, deadline) = (self.publisher.token(), now + timeout);
         // The publication holds the body as long as it is needed; headers are not needed again

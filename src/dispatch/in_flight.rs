@@ -44,7 +44,12 @@ impl InFlight {
         let of_broker = events.metrics().broker(&broker);
         let rules = Arc::new(AttemptRules { delivery: rules.clone(), dead: dead.clone() });
         InFlight {
-            attempts: Attempts::new(rules.clone(), publisher.clone(), traces.clone()),
+            attempts: Attempts::new(
+                rules.clone(),
+                publisher.clone(),
+                traces.clone(),
+                &settings.allow,
+            ),
             outcomes: Outcomes::new(store.clone(), broker.clone(), rules, events.clone()),
             destinations: Destinations::new(
                 broker.clone(),

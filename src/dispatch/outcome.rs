@@ -45,7 +45,7 @@ impl Outcomes {
         now: Instant,
         destinations: &mut Destinations,
     ) -> Option<Settlement> {
-        let span = std::mem::take(&mut publication.span);
+        let mut span = std::mem::take(&mut publication.span);
         let lease = &publication.lease;
         let to = self.rules.destination(lease);
         let (took, had_time) =
@@ -77,6 +77,7 @@ impl Outcomes {
             }
             let (attempt, due_ms) = (lease.state.attempt, lease.state.due_ms);
             let late_us = || self.store.now_us().saturating_sub(due_ms.saturating_mul(1000));
+            span.lateness(late_us);
             JobEvent::Attempted {
                 broker,
                 id,

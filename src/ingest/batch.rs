@@ -44,6 +44,7 @@ impl Ingest {
                 connector: &self.source,
                 exchange: "",
                 address: &self.options.topic,
+                template: None,
                 group: &self.options.group,
                 message: &message,
             };

@@ -25,8 +25,10 @@ impl Events {
 
     /// This happened, and ends a span.
     pub fn end(&self, span: Span, event: &JobEvent<'_>) {
+        let trace_id = span.sampled_trace();
         trace::end(span, event);
-        self.observe(event);
+        self.metrics.count(event, trace_id);
+        log::write(event);
     }
 }
 
@@ -87,6 +89,43 @@ mod tests {
             .finish();
         tracing::subscriber::with_default(logs, || events.end(Span::default(), event));
         seen.text()
+    }
+
+    #[cfg(feature = "otel")]
+    #[test]
+    fn the_lateness_of_a_sampled_attempt_names_its_trace() {
+        use dwell_connectors::{BrokerConfig, Message, memory};
+
+        use crate::telemetry::metrics::Exposition;
+        use crate::telemetry::trace::{About, AboutAttempt, TRACEPARENT, Traces};
+
+        let (id, to) = (&JobId::new("a").unwrap(), &Destination::new("orders.a"));
+        let connector = &BrokerConfig::Memory(memory::Config::from(&memory::Broker::new()));
+        let (events, traces) = (Events::new(Metrics::new(["main"], ["in"])), Traces::unexported());
+        let attempt = |flags: &str, outcome| {
+            let parent = format!("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-{flags}");
+            let message = &Message::new("").with_header(TRACEPARENT, parent);
+            let (exchange, address, template, group) = ("", "orders.a", None, "");
+            let place = About { connector, exchange, address, template, group, message };
+            let job = AboutAttempt { attempt: 1, due_ms: 0, request: None };
+            events.end(traces.attempt(place, job), &attempted(id, to, outcome, false));
+        };
+        let bucket = |form| {
+            let text = events.metrics().encode_as(form);
+            let line =
+                text.lines().find(|line| line.contains("lateness_seconds_bucket{le=\"0.001\"}"));
+            line.unwrap().to_owned()
+        };
+        let sample = |count| format!("dwell_lateness_seconds_bucket{{le=\"0.001\"}} {count}");
+        attempt("00", PublishOutcome::Confirmed);
+        attempt("01", PublishOutcome::Failed);
+        assert_eq!(bucket(Exposition::OpenMetrics), sample(1));
+        attempt("01", PublishOutcome::Confirmed);
+        let exemplar =
+            format!("{} # {{trace_id=\"0af7651916cd43dd8448eb211c80319c\"}} 0.0007 ", sample(2));
+        let named = bucket(Exposition::OpenMetrics);
+        assert!(named.starts_with(&exemplar), "{named}");
+        assert_eq!(bucket(Exposition::Text), sample(2));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! - `jobs`: the counts of the events of jobs. `handles`, `queues`: the metrics of a broker, an
 //!   ingest and a queue. `given_back`: overdue jobs that the store has with a later time.
+//! - `exemplar`: the traces that a histogram names.
 //! - `registration`: names and help texts; `exposition`: the answer to a scrape.
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 mod buckets;
+mod exemplar;
 mod exposition;
 mod family;
 mod given_back;
@@ -24,6 +26,7 @@ mod queues;
 mod registration;
 mod stranded;
 
+use exemplar::TracedHistogram;
 pub use exposition::Exposition;
 use family::{PerLabel, gauge_value};
 pub use given_back::{GivenBack, Waiting};
@@ -53,7 +56,7 @@ pub struct Metrics {
     ingests: Arc<[(String, IngestMetrics)]>,
     jobs: PerLabel<Gauge>,
     oldest_overdue: Seconds,
-    lateness: Histogram,
+    lateness: TracedHistogram,
     confirm: Histogram,
     dead: Arc<[(DeadReason, Counter)]>,
     late_dropped: Counter,

@@ -1,5 +1,5 @@
 //! Spans as a collector receives them: one for the request, one for each attempt, linked, in the
-//! trace of the message.
+//! trace of the message; and that trace as the exemplar of the lateness.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use parking_lot::Mutex;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
@@ -92,6 +93,16 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The metrics as OpenMetrics.
+async fn open_metrics(dwell: &DwellServer) -> String {
+    let mut link = TcpStream::connect(("127.0.0.1", dwell.port())).await.unwrap();
+    let call = "GET /metrics HTTP/1.1\r\nhost: dwell\r\naccept: application/openmetrics-text\r\nconnection: close\r\n\r\n";
+    link.write_all(call.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    link.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
 
@@ -139,6 +150,17 @@ async fn a_request_and_its_attempts_are_spans_that_know_of_each_other() {
         (seen.lock().len() == 1 && dead == 1).then_some(())
     })
     .await;
+    let exemplar = format!(" 1 # {{trace_id=\"{TRACE}\"}} ");
+    let named = wait_until("the lateness names its trace", async || {
+        let metrics = open_metrics(&dwell).await;
+        metrics.lines().find(|line| line.contains(&exemplar)).map(str::to_owned)
+    })
+    .await;
+    assert!(named.starts_with("dwell_lateness_seconds_bucket{le="), "{named}");
+    assert!(
+        !dwell.metrics().await.unwrap().contains("trace_id"),
+        "the text format has no exemplars"
+    );
     dwell.stop().await.unwrap();
 
     let arrived = seen.lock()[0].clone();
@@ -149,20 +171,20 @@ async fn a_request_and_its_attempts_are_spans_that_know_of_each_other() {
     );
     let goes = collector.of("goes");
     let [request, attempt] = &goes[..] else { panic!("{goes:?}") };
-    for span in [request, attempt] {
+    for (span, name, kind) in [(request, "process", "process"), (attempt, "publish", "send")] {
         assert_eq!(
             (hex(&span.trace_id).as_str(), hex(&span.parent_span_id).as_str()),
             (TRACE, PARENT)
         );
-        assert_eq!(attribute(span, "messaging.system").as_deref(), Some("nats"));
-        let operation = span.name.split_once(' ').map(|(operation, _)| operation.to_owned());
-        assert_eq!(
-            (
-                attribute(span, "messaging.operation.name"),
-                attribute(span, "messaging.operation.type")
-            ),
-            (operation.clone(), operation)
-        );
+        for (key, value) in [
+            ("messaging.system.name", "nats"),
+            ("messaging.system", "nats"),
+            ("messaging.operation.name", name),
+            ("messaging.operation.type", kind),
+            ("messaging.message.body.size", "4"),
+        ] {
+            assert_eq!(attribute(span, key).as_deref(), Some(value), "{key} of {span:?}");
+        }
         let last = span.links.last().map(|link| (hex(&link.trace_id), hex(&link.span_id)));
         assert_eq!(
             last,
@@ -173,7 +195,22 @@ async fn a_request_and_its_attempts_are_spans_that_know_of_each_other() {
     }
     assert_eq!((request.name.as_str(), request.kind()), ("process delay.in", SpanKind::Consumer));
     assert_eq!(attribute(request, "dwell.outcome").as_deref(), Some("added"));
-    assert_eq!((attempt.name.as_str(), attempt.kind()), ("send orders.close", SpanKind::Client));
+    assert_eq!((attempt.name.as_str(), attempt.kind()), ("publish orders.>", SpanKind::Client));
+    assert_eq!(
+        (
+            attribute(attempt, "messaging.destination.template"),
+            attribute(attempt, "messaging.destination.name")
+        ),
+        (Some("orders.>".into()), Some("orders.close".into()))
+    );
+    assert_eq!(
+        (attribute(request, "messaging.destination.template"), attribute(request, "dwell.due_ms")),
+        (None, None)
+    );
+    let due_ms = attribute(attempt, "dwell.due_ms");
+    assert_eq!(due_ms.as_deref(), arrived.headers.text("delayed-due"));
+    let lateness_ms: i64 = attribute(attempt, "dwell.lateness_ms").unwrap().parse().unwrap();
+    assert!((0..60_000).contains(&lateness_ms), "{lateness_ms}");
     assert_eq!(
         (attribute(attempt, "dwell.attempt"), attribute(attempt, "dwell.outcome")),
         (Some("1".into()), Some("confirmed".into()))
@@ -190,9 +227,9 @@ async fn a_request_and_its_attempts_are_spans_that_know_of_each_other() {
         told,
         [
             ("process delay.in", None),
-            ("send orders.nowhere", unroutable.clone()),
-            ("send orders.nowhere", unroutable),
-            ("send delay.dead", None)
+            ("publish orders.>", unroutable.clone()),
+            ("publish orders.>", unroutable),
+            ("publish delay.dead", None)
         ]
     );
     assert!(dies[1..].iter().all(|span| span.links[0].span_id == dies[0].span_id));

@@ -23,6 +23,9 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     ..Capabilities::new("http", "HTTP", "URL")
 };
 
+/// The method of every request.
+const METHOD: &str = "POST";
+
 #[async_trait]
 impl Connector for Config {
     fn capabilities(&self) -> &'static Capabilities {
@@ -106,17 +109,33 @@ impl Connector for Config {
         headers::carries(header)
     }
 
+    // The conventions for messaging ask every span for a system, and know no name for HTTP: the name
+    // of `type` is Dwell's own.
+
+    fn span_operation(&self) -> &'static str {
+        METHOD
+    }
+
     fn span_destination(&self, to: &Destination) -> String {
         self.shown(to)
     }
 
+    /// What the conventions for HTTP ask of a client.
     fn span_attributes(
         &self,
         to: &Destination,
         _group: &str,
         _message: &Message,
     ) -> Vec<(&'static str, Value)> {
-        vec![("http.request.method", "POST".into()), ("url.full", Value::Text(self.shown(to)))]
+        let mut attributes =
+            vec![("http.request.method", METHOD.into()), ("url.full", Value::Text(self.shown(to)))];
+        if let Ok(url) = url::parse(&to.address)
+            && let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default())
+        {
+            attributes.push(("server.address", host.trim_matches(['[', ']']).into()));
+            attributes.push(("server.port", Value::I64(i64::from(port))));
+        }
+        attributes
     }
 
     async fn source(&self, _options: SourceOptions) -> Result<Box<dyn Source>, ConnectorError> {
@@ -189,6 +208,29 @@ mod tests {
             let shown = config.shown(&Destination::new(spelling));
             assert!(!shown.contains("hu") && !shown.contains("nt"), "{spelling}: {shown}");
         }
+    }
+
+    #[test]
+    fn a_span_has_the_server_and_the_url_without_its_query() {
+        let config = Config::default();
+        let attributes =
+            |text: &str| config.span_attributes(&Destination::new(text), "", &Message::default());
+        let expected = |url: &str, host: &str, port| {
+            [
+                ("http.request.method", "POST".into()),
+                ("url.full", url.into()),
+                ("server.address", host.into()),
+                ("server.port", Value::I64(port)),
+            ]
+        };
+        for (text, url, host, port) in [
+            ("https://App.internal/a?token=secret", "https://app.internal/a", "app.internal", 443),
+            ("http://[::1]:8080/a", "http://[::1]:8080/a", "::1", 8080),
+        ] {
+            assert_eq!(attributes(text), expected(url, host, port), "{text}");
+        }
+        assert_eq!(attributes("no url?token=secret").len(), 2);
+        assert_eq!((config.span_system(), config.span_operation()), ("http", "POST"));
     }
 
     #[test]

@@ -67,28 +67,30 @@ impl Connector for Config {
         }
     }
 
+    fn span_operation(&self) -> &'static str {
+        "send"
+    }
+
     fn span_attributes(
         &self,
         _to: &Destination,
         group: &str,
         message: &Message,
     ) -> Vec<(&'static str, Value)> {
-        let mut attributes = vec![("messaging.system", "kafka".into())];
+        let mut attributes = Vec::new();
         if !group.is_empty() {
             attributes.push(("messaging.consumer.group.name", group.into()));
         }
         if !message.has_body {
-            attributes.push(("messaging.kafka.message.tombstone", Value::Bool(true)));
+            attributes.push(("kafka.message.tombstone", Value::Bool(true)));
         }
         if let Some(at) = &message.position {
             attributes.push((
                 "messaging.destination.partition.id",
                 Value::Text(at.partition.to_string()),
             ));
-            attributes.push((
-                "messaging.kafka.offset",
-                Value::I64(i64::try_from(at.offset).unwrap_or(i64::MAX)),
-            ));
+            attributes
+                .push(("kafka.offset", Value::I64(i64::try_from(at.offset).unwrap_or(i64::MAX))));
         }
         attributes
     }
@@ -130,15 +132,13 @@ mod tests {
             ..Message::default()
         };
         let expected = [
-            ("messaging.system", "kafka".into()),
             ("messaging.consumer.group.name", "dwell".into()),
-            ("messaging.kafka.message.tombstone", Value::Bool(true)),
+            ("kafka.message.tombstone", Value::Bool(true)),
             ("messaging.destination.partition.id", "3".into()),
-            ("messaging.kafka.offset", Value::I64(42)),
+            ("kafka.offset", Value::I64(42)),
         ];
-        assert_eq!(
-            Config::at("h:1").span_attributes(&Destination::new("in"), "dwell", &message),
-            expected
-        );
+        let config = Config::at("h:1");
+        assert_eq!(config.span_attributes(&Destination::new("in"), "dwell", &message), expected);
+        assert_eq!((config.span_system(), config.span_operation()), ("kafka", "send"));
     }
 }

@@ -64,8 +64,8 @@ impl Metrics {
     }
 }
 
-/// The samples are the same. The descriptions differ: a family has the name of its samples, and
-/// units, `info` and the end marker are missing.
+/// The samples are the same, without exemplars. The descriptions differ: a family has the name of
+/// its samples, and units, `info` and the end marker are missing.
 fn plain(encoded: &str) -> String {
     let mut kinds = std::collections::HashMap::new();
     for line in encoded.lines() {
@@ -78,7 +78,7 @@ fn plain(encoded: &str) -> String {
     let mut text = String::with_capacity(encoded.len());
     for line in encoded.lines() {
         let Some(described) = line.strip_prefix("# ") else {
-            text.push_str(line);
+            text.push_str(without_exemplar(line));
             text.push('\n');
             continue;
         };
@@ -94,6 +94,12 @@ fn plain(encoded: &str) -> String {
         text.push_str(&format!("# {what} {name}{suffix} {rest}\n"));
     }
     text
+}
+
+/// A sample without its exemplar, which stands at the end. Quotes in labels are escaped, so no label
+/// looks like one.
+fn without_exemplar(line: &str) -> &str {
+    line.rsplit_once(" # {trace_id=\"").map_or(line, |(sample, _)| sample)
 }
 
 #[cfg(test)]
@@ -122,5 +128,19 @@ mod tests {
         let wanted = "# HELP d_in_total Messages.\n# TYPE d_in_total counter\nd_in_total{a=\"b\"} 1\n# HELP d_s Time.\n# TYPE d_s histogram\nd_s_sum \
                       0.0\n# HELP d_build_info The version.\n# TYPE d_build_info gauge\nd_build_info{v=\"1\"} 1\n";
         assert_eq!(plain(encoded), wanted);
+    }
+
+    #[test]
+    fn text_has_no_exemplars() {
+        for (encoded, wanted) in [
+            (
+                "d_bucket{le=\"1.0\"} 2 # {trace_id=\"0af7\"} 0.7 1700000000.5\n",
+                "d_bucket{le=\"1.0\"} 2\n",
+            ),
+            ("d_bucket{le=\"+Inf\"} 2\n", "d_bucket{le=\"+Inf\"} 2\n"),
+            ("d{q=\" # {trace_id=\\\"a\"} 2\n", "d{q=\" # {trace_id=\\\"a\"} 2\n"),
+        ] {
+            assert_eq!(plain(encoded), wanted);
+        }
     }
 }

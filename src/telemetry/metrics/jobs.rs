@@ -2,14 +2,24 @@
 
 use std::time::Duration;
 
+use super::exemplar::exemplar;
 use super::{BrokerMetrics, IngestMetrics, Metrics};
+use crate::clock;
 use crate::events::{JobEvent, Observer, PublishOutcome};
 use crate::job::{Action, DeadReason, Verdict};
 use crate::store::queue::acknowledge::LeaseVerdict;
 use crate::telemetry::labels::{DuplicateCause, IngestResult, LeaseEnd};
+use crate::telemetry::trace::TraceId;
 
 impl Observer for Metrics {
     fn observe(&self, event: &JobEvent<'_>) {
+        self.count(event, None);
+    }
+}
+
+impl Metrics {
+    /// Counts an event. `trace`: that of the span that the event ends, if it is exported.
+    pub(crate) fn count(&self, event: &JobEvent<'_>, trace: Option<TraceId>) {
         match *event {
             JobEvent::Received { ingest, verdict, .. } => {
                 let result = match verdict {
@@ -41,7 +51,7 @@ impl Observer for Metrics {
                     }
                 }
                 match outcome {
-                    PublishOutcome::Confirmed => self.confirmed(took, late),
+                    PublishOutcome::Confirmed => self.confirmed(took, late, trace),
                     PublishOutcome::Unknown if is_over => {
                         self.leases_lost.inc();
                     }
@@ -124,10 +134,11 @@ impl Metrics {
         }
     }
 
-    fn confirmed(&self, took: Duration, late: Option<Duration>) {
+    fn confirmed(&self, took: Duration, late: Option<Duration>, trace: Option<TraceId>) {
         self.confirm.observe(took.as_secs_f64());
         if let Some(late) = late {
-            self.lateness.observe(late.as_secs_f64());
+            let at = trace.map(|_| clock::time_of(clock::wall_ms()));
+            self.lateness.observe(late.as_secs_f64(), trace.map(exemplar), at);
             self.recent_lateness.record(late);
         }
     }

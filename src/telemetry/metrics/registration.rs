@@ -10,6 +10,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::buckets::{CONFIRM_SECONDS, LATENESS_SECONDS, REDIS_SECONDS};
+use super::exemplar::TracedHistogram;
 use super::family::{PerLabel, add, add_in, histogram, one};
 use super::given_back::GivenBack;
 use super::handles::{BrokerMetrics, IngestMetrics};
@@ -61,7 +62,7 @@ impl Metrics {
             "Attempts to publish to a target, by outcome",
             Family::<Labels, Counter>::default(),
         );
-        let lateness = histogram(&LATENESS_SECONDS);
+        let lateness = TracedHistogram::new(LATENESS_SECONDS.into_iter());
         let lateness = add_in(
             &mut r,
             Unit::Seconds,

@@ -1,6 +1,6 @@
 //! Spans of a build without the feature `otel`: none.
 
-use super::{About, TraceError};
+use super::{About, AboutAttempt, TraceError, TraceId};
 
 /// No spans.
 #[derive(Debug, Clone, Default)]
@@ -16,6 +16,12 @@ impl Traces {
         Ok(Traces {})
     }
 
+    /// False.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        false
+    }
+
     /// No span.
     #[must_use]
     pub fn request(&self, _: About<'_>) -> Span {
@@ -24,7 +30,7 @@ impl Traces {
 
     /// No span.
     #[must_use]
-    pub fn attempt(&self, _: About<'_>, _: u32, _: Option<&str>) -> Span {
+    pub fn attempt(&self, _: About<'_>, _: AboutAttempt<'_>) -> Span {
         Span {}
     }
 
@@ -38,6 +44,15 @@ impl Span {
     pub fn traceparent(&self) -> Option<String> {
         None
     }
+
+    /// `None`.
+    #[must_use]
+    pub fn sampled_trace(&self) -> Option<TraceId> {
+        None
+    }
+
+    /// Does nothing.
+    pub fn lateness(&mut self, _: impl FnOnce() -> i64) {}
 
     /// Does nothing.
     pub fn job(&mut self, _: &str) {}
