@@ -94,6 +94,7 @@ impl Ingest {
                         Some(queue) if error.class == Class::QueueFull => {
                             self.rules.queue_full(queue)
                         }
+                        None if error.class == Class::QueueFull => Rejection::full_queue_of(&id),
                         _ => {
                             unreadable.get_or_insert_with(|| (id.clone(), error.clone()));
                             Rejection::unreadable(&id, &error)

@@ -103,6 +103,16 @@ impl Rejection {
         )
     }
 
+    /// The rejection of a `fire` of a schedule whose queue is full, as the store reports.
+    #[must_use]
+    pub fn full_queue_of(id: &JobId) -> Self {
+        let id = crate::units::quote(id.as_str());
+        Rejection::new(
+            Code::QueueFull,
+            format!("the queue of the schedule {id} has max_jobs: fire it again later"),
+        )
+    }
+
     /// The rejection of an id that a job has which the caller must not know.
     #[must_use]
     pub fn taken(id: &JobId) -> Self {
