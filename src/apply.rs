@@ -265,6 +265,7 @@ impl Apply {
             Request::NewJob(new_job) => {
                 (&new_job.id, Action::Schedule, Some(DueSet::of(&new_job.job)))
             }
+            Request::NewSchedule(new) => (&new.id, Action::Schedule, Some(DueSet::of(&new.job))),
             Request::Act(act) => (&act.id, act.action, None),
         };
         self.events.observe(&JobEvent::Applied { id, set, action, verdict, due_ms });

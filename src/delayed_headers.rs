@@ -8,6 +8,12 @@ pub const ATTEMPT: &str = "delayed-attempt";
 pub const DUE: &str = "delayed-due";
 /// The number of times that the message came back to an ingest as a new request, if it did.
 pub const ROUND: &str = "delayed-round";
+/// The id of the schedule whose occurrence the job is. Stored with the job, as the two below.
+pub const SCHEDULE: &str = "delayed-schedule";
+/// The number of the occurrence, from 1, without gaps.
+pub const OCCURRENCE: &str = "delayed-occurrence";
+/// The nominal time of the next occurrence, epoch ms; none on the last.
+pub const NEXT: &str = "delayed-next";
 /// Why the job is dead.
 pub const DEAD_REASON: &str = "delayed-dead-reason";
 /// The last error.

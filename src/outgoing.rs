@@ -64,6 +64,7 @@ pub fn attempt(lease: &ClaimedJob, broker: &Capabilities) -> Message {
 pub fn dead_letter(lease: &ClaimedJob, broker: &Capabilities, reason: DeadReason) -> Message {
     let mut message = attempt(lease, broker);
     without_copies(&mut message, broker);
+    without_ttl(&mut message, broker);
     message.headers.push(DEAD_REASON, Value::Text(reason.as_str().to_owned()));
     message.headers.push(LAST_ERROR, Value::Text(one_line(&lease.state.last_error)));
     message
@@ -112,6 +113,14 @@ fn without_copies(message: &mut Message, broker: &Capabilities) {
             };
             message.headers = std::mem::take(&mut message.headers).into_iter().map(named).collect();
         }
+    }
+}
+
+/// Removes the header that would end the message: a dead letter or a rejected request stays until
+/// somebody reads it.
+fn without_ttl(message: &mut Message, broker: &Capabilities) {
+    if let Some(ttl) = broker.ttl_header {
+        message.headers.retain(|header| !header.name.eq_ignore_ascii_case(ttl));
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! In reading order:
 //! - `parse`: from a message to a request; `control`: the fields of a request, and the `delay-*`
-//!   headers that set them.
+//!   headers that set them; `until`: times with an offset or in a time zone; `recurring`: when a
+//!   schedule fires.
 //! - `dialect`: the headers of other schedulers; `etf1`: one scheduler's use of message keys;
 //!   `envelope`: a JSON body.
 //! - `target`: the target and whether it is allowed; `queue`, `full_queues`: the queue instead of a
@@ -22,10 +23,12 @@ mod moved;
 mod origin;
 mod parse;
 mod queue;
+mod recurring;
 mod reject;
 mod rounds;
 mod rules;
 mod target;
+mod until;
 #[cfg(all(test, feature = "amqp", feature = "kafka", feature = "nats"))]
 mod tests;
 
@@ -41,7 +44,10 @@ pub(crate) fn is_read_already(name: &str) -> bool {
 
 pub use full_queues::FullQueues;
 pub use moved::Moving;
-pub use parse::{act_on, dead_job, due_within, from_fields, parse};
+pub use parse::{
+    act_on, dead_job, due_stated, due_within, from_fields, parse, schedule_from_fields,
+    time_in_zone_ms, timing_from_fields,
+};
 pub use reject::{Code, Rejection};
 pub use rules::{BrokerRules, RequestRules};
 

@@ -50,6 +50,9 @@ pub struct Capabilities {
     pub copy_headers: &'static [&'static str],
     /// Headers whose integer values make a queue hold a message back until a time.
     pub parking_headers: &'static [&'static str],
+    /// The header by which the broker removes a published message after a time. Only Dwell sets it:
+    /// that of an inbound message does not pass.
+    pub ttl_header: Option<&'static str>,
     /// [`crate::Sink::exists`] accepts a pattern.
     pub finds_patterns: bool,
     /// Log directives for the client library, such as `library=warn`, with commas; empty for none.
@@ -84,6 +87,7 @@ impl Capabilities {
             header_lines: false,
             copy_headers: &[],
             parking_headers: &[],
+            ttl_header: None,
             finds_patterns: false,
             log_filter: "",
             logs_bodies: false,

@@ -1,13 +1,15 @@
 //! The promises of every accepted request, by whichever door it came.
 
 use bytes::Bytes;
-use dwell::job::{Due, Job, Target, is_queue_name};
+use dwell::job::{Due, Job, JobId, Target, is_queue_name};
 use dwell::outgoing;
 use dwell::request::{NewJob, RequestRules};
+use dwell::schedule::NewSchedule;
 use dwell::store::queue::claim::ClaimedJob;
 use dwell::store::queue::settle::{ClaimName, ClaimToken};
 use dwell::store::record::{self, Record, State};
 use dwell_connectors::{Destination, Header, Message};
+use dwell_schedule::{Expression, occurrence_id, split_occurrence_id};
 
 use crate::naive;
 use crate::rules::NOW;
@@ -56,11 +58,31 @@ fn passes(header: &Header, kind: &str) {
     );
     if kind == "nats" {
         assert!(
-            !starts(&"nats-expected-")
-                && !["nats-rollup", "nats-ttl", "nats-msg-id"].contains(&name.as_str()),
+            !starts(&"nats-expected-") && !["nats-rollup", "nats-msg-id"].contains(&name.as_str()),
             "{name}"
         );
     }
+}
+
+/// Everything that an accepted schedule promises: a time from now on, and occurrences that keep
+/// what a job promises. `from`: see [`kept`].
+pub(crate) fn kept_by_schedule(new: &NewSchedule, rules: &RequestRules, from: &str) {
+    let timing = &new.timing;
+    let times = timing.timetable(NOW).expect("the times agree");
+    let first = times.first(NOW).expect("a time from now on");
+    assert!(first >= NOW && timing.end_ms.is_none_or(|end| first <= end), "{timing:?}");
+    assert_eq!(Expression::parse(&timing.text).as_ref(), Ok(&timing.expression));
+    assert!(timing.count.is_none_or(|count| (1..=1_000_000_000).contains(&count)));
+    let child = occurrence_id(new.id.as_str(), first);
+    assert_eq!(split_occurrence_id(&child), Some((new.id.as_str(), first)));
+    assert!(split_occurrence_id(new.id.as_str()).is_none());
+    let occurrence = NewJob {
+        origin: new.origin,
+        reply_to: new.reply_to.clone(),
+        ..NewJob::new(new.job.clone(), Due::At(NOW))
+    };
+    let id = JobId::new(child).expect("the id of an occurrence is an id");
+    kept(&occurrence.id(id), rules, from);
 }
 
 /// Everything that an accepted request promises; `from`: the kind of broker that it came from,

@@ -11,7 +11,7 @@ use crate::promises;
 use crate::rules::{KINDS, NOW, broker, rules};
 
 /// Names that mean something, so that an input reaches them in a byte.
-const NAMES: [&str; 33] = [
+const NAMES: [&str; 43] = [
     "delay-for",
     "delay-until",
     "delay-target",
@@ -45,6 +45,16 @@ const NAMES: [&str; 33] = [
     "DELAY-FOR",
     "traceparent",
     "delay-queue",
+    "delay-schedule",
+    "delay-time-zone",
+    "delay-start",
+    "delay-end",
+    "delay-count",
+    "delay-catch-up",
+    "delay-overlap",
+    "delay-spread",
+    "Nats-Schedule-Time-Zone",
+    "Nats-Schedule-TTL",
 ];
 
 /// A frame that holds what is left of a refused request at the last.
@@ -59,6 +69,7 @@ pub(crate) fn target(bytes: &[u8]) {
     let rules = rules(kind, flags & 1 != 0, flags & 2 != 0);
     match parse(&message, &rules, NOW) {
         Ok(Request::NewJob(new_job)) => promises::kept(&new_job, &rules, kind),
+        Ok(Request::NewSchedule(new)) => promises::kept_by_schedule(&new, &rules, kind),
         Ok(Request::Act(act)) => assert!(act.action != dwell::job::Action::Schedule),
         Err(rejection) => {
             assert!(!rejection.detail.chars().any(char::is_control), "{:?}", rejection.detail);

@@ -8,7 +8,7 @@ use super::hold::StoreHold;
 use super::reject::Rejections;
 use super::replies::{Replies, Reply};
 use crate::events::JobEvent;
-use crate::job::{Action, Target, Verdict};
+use crate::job::{Action, Conflict, Target, Verdict};
 use crate::request::{Rejection, Request, parse};
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::batch::Answer;
@@ -18,6 +18,17 @@ use crate::telemetry::trace::{About, Span};
 struct Original {
     message: Message,
     span: Span,
+}
+
+/// What has the id of a request that gets `conflict`, where the request's own rule refuses nothing:
+/// a schedule that of a job, or a job that of a schedule.
+fn stands(request: &Request) -> Option<&'static str> {
+    let (conflict, stands) = match request {
+        Request::NewJob(new_job) => (new_job.conflict, "schedule"),
+        Request::NewSchedule(new) => (new.conflict, "job"),
+        Request::Act(_) => return None,
+    };
+    (conflict != Conflict::Reject).then_some(stands)
 }
 
 impl Ingest {
@@ -45,6 +56,10 @@ impl Ingest {
                             span.job(new_job.id.as_str());
                             new_job.job.trace = span.traceparent();
                         }
+                        Request::NewSchedule(new) => {
+                            span.job(new.id.as_str());
+                            new.job.trace = span.traceparent();
+                        }
                         Request::Act(act) => span.job(act.id.as_str()),
                     }
                     requests.push(request);
@@ -62,9 +77,13 @@ impl Ingest {
         for ((request, answer), Original { message, span }) in
             requests.into_iter().zip(answers).zip(originals)
         {
+            let stands = stands(&request);
             let (id, action, target, reply_to) = match request {
                 Request::NewJob(new_job) => {
                     (new_job.id, Action::Schedule, Some(new_job.job.target), new_job.reply_to)
+                }
+                Request::NewSchedule(new) => {
+                    (new.id, Action::Schedule, Some(new.job.target), new.reply_to)
                 }
                 Request::Act(act) => (act.id, act.action, None, act.reply_to),
             };
@@ -75,6 +94,7 @@ impl Ingest {
                         Some(queue) if error.class == Class::QueueFull => {
                             self.rules.queue_full(queue)
                         }
+                        None if error.class == Class::QueueFull => Rejection::full_queue_of(&id),
                         _ => {
                             unreadable.get_or_insert_with(|| (id.clone(), error.clone()));
                             Rejection::unreadable(&id, &error)
@@ -89,7 +109,11 @@ impl Ingest {
             let event = JobEvent::Received { ingest, id: &id, action, verdict };
             self.apply.events.end(span, &event);
             if answer.verdict == Verdict::Conflict {
-                rejections.push((message, Rejection::conflict(&id)));
+                let rejection = stands.map_or_else(
+                    || Rejection::conflict(&id),
+                    |stands| Rejection::clash(&id, stands),
+                );
+                rejections.push((message, rejection));
             }
             replies.extend(reply_to.map(|to| Reply { to, id, action, answer }));
         }

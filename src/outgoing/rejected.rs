@@ -3,7 +3,7 @@
 
 use dwell_connectors::{Capabilities, Header, Message, Value};
 
-use super::{one_line, without_copies};
+use super::{one_line, without_copies, without_ttl};
 use crate::delayed_headers::{ERROR, ERROR_DETAIL};
 use crate::request::Rejection;
 use crate::units::quote;
@@ -45,6 +45,7 @@ impl Rejected {
             ![ERROR, ERROR_DETAIL].iter().any(|ours| header.name.eq_ignore_ascii_case(ours))
         });
         without_copies(&mut request, broker);
+        without_ttl(&mut request, broker);
         as_text(&mut request, broker);
         let body = request.body.len();
         let (code, detail) = (rejection.code.as_str(), one_line(&rejection.detail));
@@ -178,6 +179,15 @@ mod tests {
     const PLAIN_CAPABILITIES: Capabilities = Capabilities::new("plain", "plain", "topic");
     const COPY_CAPABILITIES: Capabilities =
         Capabilities { copy_headers: &["CC", "BCC"], ..PLAIN_CAPABILITIES };
+
+    #[test]
+    fn what_would_end_the_message_is_left_out() {
+        let broker = Capabilities { ttl_header: Some("X-TTL"), ..PLAIN_CAPABILITIES };
+        let request = Message::new("x").with_header("x-ttl", "5m").with_header("a", "1");
+        let rejected = Rejected::new(request, &Rejection::new(Code::BadHeader, "no"), &broker);
+        let headers = rejected.message().headers;
+        assert_eq!((headers.get("x-ttl"), headers.text("a")), (None, Some("1")));
+    }
 
     fn request() -> Message {
         let mut message = Message::new("12345")

@@ -5,9 +5,12 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use dwell_connectors::{Headers, Value};
 
+use super::recurring::{self, Recurring, Stated};
 use super::reject::{Code, Rejection};
+use super::until::Until;
 use crate::job::{Action, Confirm, Conflict, JobId, Late, is_queue_name};
-use crate::units::{parse_duration_ms, parse_durations_ms, parse_time_ms, quote, quote_address};
+use crate::schedule::Overlap;
+use crate::units::{parse_duration_ms, parse_durations_ms, quote, quote_address};
 
 /// The fields of a request; `None` where the request leaves one out.
 #[derive(Debug, Default)]
@@ -16,13 +19,21 @@ pub(super) struct Control {
     pub(super) id: Option<JobId>,
     /// At most one of `delay_for` and `delay_until`; a request with both is ambiguous.
     pub(super) delay_for: Option<u64>,
-    pub(super) delay_until: Option<i64>,
+    pub(super) delay_until: Option<Until>,
+    /// The time zone as the request spells it: of a time without an offset, or of the schedule.
+    pub(super) zone: Option<String>,
+    /// The fields of a recurring schedule.
+    pub(super) recurring: Recurring,
+    pub(super) spread_ms: Option<u64>,
     pub(super) target: Option<String>,
     pub(super) exchange: Option<String>,
     pub(super) broker: Option<String>,
     pub(super) queue: Option<String>,
     /// The key of the delivered message; no `delay-*` header sets it.
     pub(super) key: Key,
+    /// How long the delivered message may stay, where its broker takes such a header, in the
+    /// broker's own spelling; no `delay-*` header sets it.
+    pub(super) ttl: Option<String>,
     pub(super) ttr_ms: Option<u64>,
     pub(super) confirm: Option<Confirm>,
     pub(super) retry_ms: Option<Vec<u64>>,
@@ -46,6 +57,11 @@ impl Control {
     /// Whether the request has a delay, in either form.
     pub(super) fn has_delay(&self) -> bool {
         self.delay_for.is_some() || self.delay_until.is_some()
+    }
+
+    /// Whether the request says when: by a delay, or by a recurring schedule.
+    pub(super) fn has_time(&self) -> bool {
+        self.has_delay() || self.recurring.schedule.is_some()
     }
 
     /// Sets the field of one control header. `name`: without the prefix, in lower case. `shown`:
@@ -84,12 +100,12 @@ impl ControlHeader {
 }
 
 /// The control headers. A header that is not in this table is rejected.
-const HEADERS: [ControlHeader; 15] = [
+const HEADERS: [ControlHeader; 23] = [
     ControlHeader::new("for", Code::BadDelay, |control, value| {
         put(&mut control.delay_for, parse_duration_ms(value))
     }),
     ControlHeader::new("until", Code::BadDelay, |control, value| {
-        put(&mut control.delay_until, parse_time_ms(value))
+        put(&mut control.delay_until, Until::parse(value))
     }),
     ControlHeader::new("target", Code::BadHeader, |control, value| {
         put(&mut control.target, Ok(value.to_owned()))
@@ -128,6 +144,31 @@ const HEADERS: [ControlHeader; 15] = [
     ControlHeader::new("reply-to", Code::BadHeader, |control, value| {
         put(&mut control.reply_to, Ok(value.to_owned()))
     }),
+    ControlHeader::new("schedule", Code::BadSchedule, |control, value| {
+        put(&mut control.recurring.schedule, Stated::parse(value))
+    }),
+    // What the zone is for decides over its code.
+    ControlHeader::new("time-zone", Code::BadHeader, |control, value| {
+        put(&mut control.zone, Ok(value.trim().to_owned()))
+    }),
+    ControlHeader::new("start", Code::BadSchedule, |control, value| {
+        put(&mut control.recurring.start, Until::parse(value))
+    }),
+    ControlHeader::new("end", Code::BadSchedule, |control, value| {
+        put(&mut control.recurring.end, Until::parse(value))
+    }),
+    ControlHeader::new("count", Code::BadSchedule, |control, value| {
+        put(&mut control.recurring.count, recurring::count(value))
+    }),
+    ControlHeader::new("catch-up", Code::BadSchedule, |control, value| {
+        put(&mut control.recurring.catch_up, recurring::catch_up(value))
+    }),
+    ControlHeader::new("overlap", Code::BadSchedule, |control, value| {
+        put(&mut control.recurring.overlap, word(value, &OVERLAP_VALUES))
+    }),
+    ControlHeader::new("spread", Code::BadHeader, |control, value| {
+        put(&mut control.spread_ms, parse_duration_ms(value))
+    }),
 ];
 
 fn put<T>(field: &mut Option<T>, value: Result<T, String>) -> Result<(), String> {
@@ -141,6 +182,7 @@ const LATE_VALUES: [(&str, Late); 3] =
     [("fire", Late::Fire), ("drop", Late::Drop), ("dead", Late::Dead)];
 const CONFLICT_VALUES: [(&str, Conflict); 3] =
     [("replace", Conflict::Replace), ("keep", Conflict::Keep), ("reject", Conflict::Reject)];
+const OVERLAP_VALUES: [(&str, Overlap); 2] = [("allow", Overlap::Allow), ("skip", Overlap::Skip)];
 const ACTION_VALUES: [(&str, Action); 6] = [
     ("schedule", Action::Schedule),
     ("cancel", Action::Cancel),

@@ -3,13 +3,18 @@
 
 use std::borrow::Cow;
 
-use dwell_connectors::{Headers, Value};
+use dwell_connectors::{Headers, Message, Value};
+use dwell_schedule::Expression;
 
 use super::control::{Control, once_as, single, strip_prefix_ignore_case};
 use super::etf1::{self, EPOCH_HEADER, TARGET_KEY_HEADER};
+use super::recurring::Stated;
 use super::reject::{Code, Rejection};
-use crate::config::{Ingest, MissingDelay};
+use super::rules::RequestRules;
+use super::until::Until;
+use crate::config::MissingDelay;
 use crate::delayed_headers::{ATTEMPT, DUE};
+use crate::job::JobId;
 use crate::units::{parse_time_ms, quote};
 
 /// Artemis, Tanzu RabbitMQ, and the quorum queues of RabbitMQ 4.4: such a queue parks a message
@@ -17,24 +22,38 @@ use crate::units::{parse_time_ms, quote};
 const DELIVERY_TIME: &str = "x-opt-delivery-time";
 const DELIVERY_DELAY: &str = "x-opt-delivery-delay";
 
+/// A single time, or a recurring schedule.
+const SCHEDULE: &str = "nats-schedule";
+const SCHEDULE_OPTION_PREFIX: &str = "nats-schedule-";
+const SCHEDULE_TTL: &str = "nats-schedule-ttl";
+const SCHEDULE_TIME_ZONE: &str = "nats-schedule-time-zone";
+/// The options that are read; the server sets `next` on delivered messages.
+const SCHEDULE_OPTIONS: [&str; 4] = ["target", "next", "ttl", "time-zone"];
+
 const TIME_HEADERS: [&str; 6] =
-    ["x-delay", EPOCH_HEADER, "x-timebridge-when", "nats-schedule", DELIVERY_TIME, DELIVERY_DELAY];
+    ["x-delay", EPOCH_HEADER, "x-timebridge-when", SCHEDULE, DELIVERY_TIME, DELIVERY_DELAY];
 const TARGET_HEADERS: [&str; 3] =
     [etf1::TARGET_HEADER, "x-timebridge-where", "nats-schedule-target"];
 
 /// Sets the fields that no `delay-*` header sets.
 pub(super) fn fill(
     control: &mut Control,
-    headers: &Headers,
-    ingest: &Ingest,
+    message: &Message,
+    rules: &RequestRules,
 ) -> Result<(), Rejection> {
-    if !control.has_delay() {
+    let (headers, ingest) = (&message.headers, &rules.ingest);
+    let mut recurs = false;
+    if !control.has_time() {
         let from = time(control, headers, ingest.missing_delay == MissingDelay::Immediate)?;
+        recurs = control.recurring.schedule.is_some();
         if let Some(name) = ingest.due_header.as_deref() {
             due_header(control, headers, name, from)?;
         }
     }
-    reject_options(headers)?;
+    options(control, headers, recurs)?;
+    if recurs && control.id.is_none() {
+        control.id = Some(schedule_id(message, rules)?);
+    }
     if control.target.is_none() && control.queue.is_none() {
         control.target = target(headers)?;
     }
@@ -49,7 +68,7 @@ pub(super) fn fill(
 pub(super) fn owns(name: &str) -> bool {
     TIME_HEADERS.iter().chain(&TARGET_HEADERS).any(|own| name.eq_ignore_ascii_case(own))
         || name.eq_ignore_ascii_case(TARGET_KEY_HEADER)
-        || strip_prefix_ignore_case(name, "nats-schedule-").is_some()
+        || strip_prefix_ignore_case(name, SCHEDULE_OPTION_PREFIX).is_some()
 }
 
 /// Reads the time of a dialect. Returns the header that gave one.
@@ -78,11 +97,23 @@ fn time(
             "x-delay" | DELIVERY_DELAY => {
                 control.delay_for = Some(x_delay(value, immediate).map_err(refuse)?)
             }
-            EPOCH_HEADER => control.delay_until = Some(epoch_seconds(value).map_err(refuse)?),
-            "x-timebridge-when" | DELIVERY_TIME => {
-                control.delay_until = Some(parse_time_ms(value).map_err(refuse)?)
+            EPOCH_HEADER => {
+                control.delay_until = Some(Until::At(epoch_seconds(value).map_err(refuse)?))
             }
-            _ => control.delay_until = Some(at(value).map_err(refuse)?),
+            "x-timebridge-when" | DELIVERY_TIME => {
+                control.delay_until = Some(Until::At(parse_time_ms(value).map_err(refuse)?))
+            }
+            _ => match single_time(value) {
+                Some(time) => {
+                    control.delay_until = Some(Until::At(parse_time_ms(time).map_err(refuse)?))
+                }
+                None => {
+                    let expression = Expression::parse_nats(value).map_err(|why| {
+                        Rejection::new(Code::BadSchedule, format!("{name}: {why}"))
+                    })?;
+                    control.recurring.schedule = Some(Stated::foreign(value, expression));
+                }
+            },
         }
     }
     Ok(from)
@@ -122,7 +153,7 @@ fn due_header(
     }
     let due_ms = parse_time_ms(value.trim())
         .map_err(|why| Rejection::new(Code::BadDelay, format!("{name}: {why}")))?;
-    control.delay_until = Some(due_ms);
+    control.delay_until = Some(Until::At(due_ms));
     Ok(())
 }
 
@@ -195,27 +226,79 @@ fn epoch_seconds(value: &str) -> Result<i64, String> {
     Ok(seconds.saturating_mul(1_000))
 }
 
-/// NATS schedules: only `@at`, a single time.
-fn at(value: &str) -> Result<i64, String> {
-    let time = value.strip_prefix("@at ").ok_or_else(|| {
-        format!(
-            "{} is not `@at` and an RFC 3339 time: repeating schedules are not supported",
-            quote(value)
-        )
-    })?;
-    parse_time_ms(time)
+/// The time behind `@at`, if the schedule is a single time.
+fn single_time(value: &str) -> Option<&str> {
+    let rest = value.strip_prefix("@at")?;
+    (rest.is_empty() || rest.starts_with(char::is_whitespace)).then(|| rest.trim_start())
 }
 
-/// Rejects the other options of a NATS schedule, also beside `delay-*` headers: Dwell would ignore
-/// them. `-Next` is set by the server on delivered messages.
-fn reject_options(headers: &Headers) -> Result<(), Rejection> {
-    let read = ["target", "next"];
-    let other = headers.iter().find(|header| {
-        let rest = strip_prefix_ignore_case(&header.name, "nats-schedule-");
-        rest.is_some_and(|rest| !read.iter().any(|name| rest.eq_ignore_ascii_case(name)))
+/// Reads the other options of such a schedule, also beside `delay-*` headers, and rejects those that
+/// Dwell would ignore. `recurs`: the schedule of this dialect is the request's, and recurs.
+fn options(control: &mut Control, headers: &Headers, recurs: bool) -> Result<(), Rejection> {
+    let refuse = |name: &str, why: &str| {
+        Rejection::new(Code::BadHeader, format!("{}: {why}: leave it out", quote(name)))
+    };
+    let unknown = headers.iter().find(|header| {
+        let rest = strip_prefix_ignore_case(&header.name, SCHEDULE_OPTION_PREFIX);
+        rest.is_some_and(|rest| {
+            !SCHEDULE_OPTIONS.iter().any(|name| rest.eq_ignore_ascii_case(name))
+        })
     });
-    other.map_or(Ok(()), |header| {
-        let detail = format!("{} is not supported: leave it out", quote(&header.name));
-        Err(Rejection::new(Code::BadHeader, detail))
-    })
+    if let Some(header) = unknown {
+        return Err(refuse(&header.name, "this option is not supported"));
+    }
+    if let Some(zone) = unless_void(headers, SCHEDULE_TIME_ZONE, Value::written)? {
+        if !recurs {
+            return Err(refuse(SCHEDULE_TIME_ZONE, "only a recurring schedule has a time zone"));
+        }
+        control.zone.get_or_insert_with(|| zone.trim().to_owned());
+    }
+    if let Some(ttl) = unless_void(headers, SCHEDULE_TTL, Value::written)? {
+        let ttl = ttl.trim();
+        if !is_ttl(ttl) {
+            let detail = format!(
+                "{SCHEDULE_TTL}: {} is not a time to live: write seconds, 1h30m or never",
+                quote(ttl)
+            );
+            return Err(Rejection::new(Code::BadHeader, detail));
+        }
+        control.ttl = Some(ttl.to_owned());
+    }
+    Ok(())
+}
+
+/// A time to live as the server of this dialect reads it: whole seconds, a duration of Go of at
+/// least a second, or `never`.
+fn is_ttl(text: &str) -> bool {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number {
+        return text.parse::<u32>().is_ok_and(|seconds| seconds > 0);
+    }
+    // An interval has the same form and the same lower bound.
+    text == "never" || Expression::parse_nats(&format!("@every {text}")).is_ok()
+}
+
+/// The id of a recurring schedule of this dialect, which has none of its own: the key, or the address
+/// that the message came with. All schedules on the ingest's own address would replace each other.
+fn schedule_id(message: &Message, rules: &RequestRules) -> Result<JobId, Rejection> {
+    let refuse = |why: &str| {
+        let detail = format!("the schedule has no delay-id, and {why}: send a delay-id");
+        Rejection::new(Code::BadId, detail)
+    };
+    let text = match message.key.as_deref() {
+        Some(key) => std::str::from_utf8(key).map_err(|_| refuse("its key is not UTF-8"))?,
+        None => {
+            let address = message.destination.address.as_str();
+            if rules.ingest.reads().any(|own| own == address) {
+                let why = if rules.source.is_some_and(|source| source.keys) {
+                    "the message has no key"
+                } else {
+                    "it came to the ingest's own address, as others do"
+                };
+                return Err(refuse(why));
+            }
+            address
+        }
+    };
+    JobId::new(text).map_err(|why| refuse(&why))
 }

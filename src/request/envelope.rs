@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use super::control::{Control, queue_name};
 use super::reject::{Code, Rejection};
 use super::rules::RequestRules;
+use super::until::Until;
 use crate::config::DeliverTo;
 use crate::job::{Action, JobId};
 use crate::units::{parse_duration_ms, parse_time_ms, quote};
@@ -87,13 +88,14 @@ pub(super) fn fill(
     if action != Action::Schedule {
         return Ok(Bytes::new());
     }
-    if !control.has_delay() {
+    if !control.has_time() {
         control.delay_for = envelope
             .delay
             .as_ref()
             .map(|value| seconds(value, "delay", Code::BadDelay))
             .transpose()?;
-        control.delay_until = envelope.delay_time.as_ref().map(epoch_ms).transpose()?;
+        control.delay_until =
+            envelope.delay_time.as_ref().map(epoch_ms).transpose()?.map(Until::At);
     }
     if control.ttr_ms.is_none() {
         control.ttr_ms =

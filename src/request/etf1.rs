@@ -27,7 +27,7 @@ pub(super) fn deletion(
     rules: &RequestRules,
 ) -> Result<Option<Action>, Rejection> {
     let asks =
-        control.has_delay() || control.action.is_some_and(|action| action != Action::Schedule);
+        control.has_time() || control.action.is_some_and(|action| action != Action::Schedule);
     if message.has_body || asks {
         return Ok(None);
     }

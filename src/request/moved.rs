@@ -1,12 +1,13 @@
 //! Jobs that move to another broker than the one they were scheduled for.
 
-use dwell_connectors::Destination;
 use dwell_connectors::stand_ins::stand_ins;
+use dwell_connectors::{Destination, Headers, Value};
 
 use super::reject::{Code, Rejection};
 use super::rules::RequestRules;
 use super::{headers, target};
 use crate::config::Settings;
+use crate::delayed_headers::{NEXT, OCCURRENCE, SCHEDULE};
 use crate::job::{Job, Target};
 use crate::units::{quote, quote_address};
 
@@ -62,7 +63,12 @@ impl Moving {
         let capabilities = known.capabilities();
         let stand_ins =
             stand_ins(job.key.as_deref(), job.has_body, job.properties.as_deref(), capabilities);
-        let headers = headers::passed(&job.headers, &stand_ins, &job.origin, known, &to)?;
+        let (own, ttl, given) = self.split(job.headers);
+        let mut headers = headers::passed(&given, &stand_ins, &job.origin, known, &to)?;
+        own.into_iter().for_each(|header| headers.push(header.name, header.value));
+        if let (Some(name), Some(ttl)) = (capabilities.ttl_header, ttl) {
+            headers.push(name, ttl);
+        }
         Ok(Job {
             target: Target::Broker { broker: self.broker.clone(), to },
             key: job.key.filter(|_| capabilities.keys),
@@ -70,5 +76,27 @@ impl Moving {
             headers,
             ..job
         })
+    }
+
+    /// The headers that Dwell stored with the job, as those of an occurrence; the time to live of
+    /// what is published, if any; and the headers of the request.
+    fn split(&self, headers: Headers) -> (Headers, Option<Value>, Headers) {
+        let ttl_names: Vec<&str> = self
+            .rules
+            .brokers
+            .values()
+            .filter_map(|known| known.capabilities().ttl_header)
+            .collect();
+        let (mut own, mut ttl, mut given) = (Headers::default(), None, Headers::default());
+        for header in headers {
+            if [SCHEDULE, OCCURRENCE, NEXT].contains(&header.name.as_str()) {
+                own.push(header.name, header.value);
+            } else if ttl_names.contains(&header.name.as_str()) {
+                ttl = Some(header.value);
+            } else {
+                given.push(header.name, header.value);
+            }
+        }
+        (own, ttl, given)
     }
 }

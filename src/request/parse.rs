@@ -4,21 +4,26 @@ pub(super) mod age;
 mod dead_job;
 mod due;
 mod new_job;
+mod new_schedule;
+mod template;
 
 use dwell_connectors::{Destination, Message};
 
 use self::age::check_age;
 pub use self::dead_job::dead_job;
-pub use self::due::due_within;
 use self::due::{due, missing_delay};
+pub use self::due::{due_stated, due_within};
 use self::new_job::schedule;
+use self::new_schedule::recurring;
 use super::control::{self, Control};
 use super::reject::{Code, Rejection};
 use super::rules::RequestRules;
+use super::until::{Until, until_ms};
 use super::{Act, NewJob, Request, dialect, envelope, etf1, headers, origin, target};
 use crate::config::{Format, IdFrom};
 use crate::delayed_headers::{ATTEMPT, DUE};
 use crate::job::{Action, Due, JobId};
+use crate::schedule::{NewSchedule, Timing};
 use crate::units::quote;
 
 /// Reads a message as a request. `now_ms` is approximately Redis's time. It only decides which
@@ -42,9 +47,14 @@ pub fn parse(message: &Message, rules: &RequestRules, now_ms: i64) -> Result<Req
     }
     match control.action.unwrap_or(Action::Schedule) {
         Action::Schedule => {
-            dialect::fill(&mut control, &message.headers, &rules.ingest)?;
-            schedule(control, message, body, rules, now_ms)
-                .map(|new_job| Request::NewJob(Box::new(new_job)))
+            dialect::fill(&mut control, message, rules)?;
+            if control.recurring.schedule.is_some() {
+                recurring(control, message, body, rules, now_ms)
+                    .map(|new| Request::NewSchedule(Box::new(new)))
+            } else {
+                schedule(control, message, body, rules, now_ms)
+                    .map(|new_job| Request::NewJob(Box::new(new_job)))
+            }
         }
         action => act(action, control, message, rules, now_ms).map(Request::Act),
     }
@@ -58,6 +68,37 @@ pub fn from_fields(
     rules: &RequestRules,
     now_ms: i64,
 ) -> Result<NewJob, Rejection> {
+    schedule(of_fields(fields, message)?, message, None, rules, now_ms)
+}
+
+/// As [`from_fields`], of a recurring schedule: its fields are `schedule`, `time-zone`, `start`,
+/// `end`, `count`, `catch-up`, `overlap`, `spread`, and those of a job but for its time.
+pub fn schedule_from_fields(
+    fields: &[(&str, String)],
+    message: &Message,
+    rules: &RequestRules,
+    now_ms: i64,
+) -> Result<NewSchedule, Rejection> {
+    recurring(of_fields(fields, message)?, message, None, rules, now_ms)
+}
+
+/// When a recurring schedule of these fields fires, as [`schedule_from_fields`] reads them.
+/// `now_ms`: the schedule must have a time from then on.
+pub fn timing_from_fields(fields: &[(&str, String)], now_ms: i64) -> Result<Timing, Rejection> {
+    let Control { recurring, zone, spread_ms, .. } = of_fields(fields, &Message::default())?;
+    recurring.timing(zone.as_deref(), spread_ms, now_ms)
+}
+
+/// A time in the forms of `delay-until`, epoch ms; without an offset only with the name of a time
+/// zone.
+pub fn time_in_zone_ms(text: &str, zone: Option<&str>) -> Result<i64, Rejection> {
+    let bad = |why: String| Rejection::new(Code::BadDelay, why);
+    let until = Until::parse(text).map_err(bad)?;
+    until_ms(Some(&until), zone)?.ok_or_else(missing_delay)
+}
+
+/// The fields of a request, each named as a `delay-*` header without its prefix.
+fn of_fields(fields: &[(&str, String)], message: &Message) -> Result<Control, Rejection> {
     if let Some(header) = message
         .headers
         .iter()
@@ -73,7 +114,7 @@ pub fn from_fields(
     for (name, value) in fields {
         control.take(name, &name.replace('-', "_"), value)?;
     }
-    schedule(control, message, None, rules, now_ms)
+    Ok(control)
 }
 
 /// An action that arrives as fields. `due`: the new time of a reschedule, by [`due_within`].
@@ -90,6 +131,7 @@ fn act(
     rules: &RequestRules,
     now_ms: i64,
 ) -> Result<Act, Rejection> {
+    check_fields(action, &control)?;
     let new_due = match action {
         Action::Reschedule => {
             Some(due(&control, message, rules, now_ms)?.ok_or_else(missing_delay)?)
@@ -111,6 +153,19 @@ fn act(
         origin: origin::origin(message, rules),
         reply_to,
         ..Act::new(action, id)
+    })
+}
+
+/// Refuses the fields that only a schedule has.
+fn check_fields(action: Action, control: &Control) -> Result<(), Rejection> {
+    let others = [
+        ("spread", control.spread_ms.is_some()),
+        ("time-zone", control.zone.is_some() && action != Action::Reschedule),
+    ];
+    let other = others.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name);
+    control.recurring.first_set().or(other).map_or(Ok(()), |name| {
+        let detail = format!("delay-{name} is not for {}: leave it out", action.as_str());
+        Err(Rejection::new(Code::BadHeader, detail))
     })
 }
 

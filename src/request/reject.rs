@@ -54,6 +54,8 @@ codes! {
     /// A control header is unknown, unreadable or repeated, or a header cannot pass to the target's
     /// broker.
     BadHeader = "bad_header";
+    /// The recurring schedule cannot be read, or has no time from now on.
+    BadSchedule = "bad_schedule";
     /// The action is unknown, or lacks an id.
     BadAction = "bad_action";
     /// The body is not a readable envelope.
@@ -101,6 +103,16 @@ impl Rejection {
         )
     }
 
+    /// The rejection of a `fire` of a schedule whose queue is full, as the store reports.
+    #[must_use]
+    pub fn full_queue_of(id: &JobId) -> Self {
+        let id = crate::units::quote(id.as_str());
+        Rejection::new(
+            Code::QueueFull,
+            format!("the queue of the schedule {id} has max_jobs: fire it again later"),
+        )
+    }
+
     /// The rejection of an id that a job has which the caller must not know.
     #[must_use]
     pub fn taken(id: &JobId) -> Self {
@@ -119,7 +131,20 @@ impl Rejection {
         Rejection::new(
             Code::Conflict,
             format!(
-                "a job with the id {} exists, and delay-on-conflict is reject: send another id, or replace",
+                "a job or schedule with the id {} exists, and delay-on-conflict is reject: send another id, or replace",
+                crate::units::quote(id.as_str())
+            ),
+        )
+    }
+
+    /// The rejection of a job whose id a schedule has, or of a schedule whose id a job has: one id
+    /// is never both. `stands`: `schedule` or `job`, what the id stands for.
+    #[must_use]
+    pub fn clash(id: &JobId, stands: &str) -> Self {
+        Rejection::new(
+            Code::Conflict,
+            format!(
+                "a {stands} with the id {} exists: send another id, or cancel the {stands} first",
                 crate::units::quote(id.as_str())
             ),
         )

@@ -13,6 +13,7 @@ use crate::config::{
     DelayFrom, DeliverTo, Format, IdFrom, Ingest, Limits, MissingDelay, QueueRules, Queues,
 };
 use crate::job::{Confirm, OnTimeout};
+use crate::schedule::NewSchedule;
 
 mod accepted;
 mod actions;
@@ -22,11 +23,14 @@ mod etf1;
 mod exchanges;
 mod fields;
 mod foreign;
+mod local_times;
 mod moved;
 mod origins;
 mod props;
 mod queues;
 mod refused;
+mod schedules;
+mod spread;
 
 /// Redis's time in every test: 2026-01-31T12:00:00Z.
 const NOW: i64 = 1_769_860_800_000;
@@ -132,6 +136,14 @@ fn scheduled(message: &Message, rules: &RequestRules) -> NewJob {
     match parse(message, rules, NOW) {
         Ok(Request::NewJob(new_job)) => *new_job,
         other => panic!("not scheduled: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn recurring(message: &Message, rules: &RequestRules) -> NewSchedule {
+    match parse(message, rules, NOW) {
+        Ok(Request::NewSchedule(new)) => *new,
+        other => panic!("no recurring schedule: {other:?}"),
     }
 }
 

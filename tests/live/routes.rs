@@ -3,7 +3,7 @@
 //!
 //! - `env`: the servers, the runtime, and the tools of a story.
 //! - `matrix`: the nine routes; `stories`: retries, dead letters, consumer confirm; `refusals`: the
-//!   rejected requests; `clients`: other libraries.
+//!   rejected requests; `schedules`: recurring schedules; `clients`: other libraries.
 //! - `group`: a Kafka group that loses instances; `cut_off`: an instance that loses Redis; `files`:
 //!   the runnable files of config/; `migration`: from RabbitMQ's plugin, as its page says.
 
@@ -16,6 +16,7 @@ mod matrix;
 pub(crate) mod migration;
 mod outcomes;
 mod refusals;
+mod schedules;
 
 use environment::Environment;
 
@@ -29,6 +30,7 @@ async fn the_contract_holds_on_three_brokers() {
         outcomes::a_consumer_ends_its_job(&env),
         outcomes::a_cancel_has_a_verdict(&env),
         refusals::each_mistake_is_rejected_with_its_code(&env),
+        schedules::a_schedule_makes_its_occurrences(&env),
     );
     clients::other_libraries_speak_to_it(&env).await;
     // From here on the same brokers, each time with another `dwell run`.

@@ -14,6 +14,7 @@ use crate::{
 /// The differences between NATS and the other brokers.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     header_lines: true,
+    ttl_header: Some("Nats-TTL"),
     finds_patterns: true,
     silent_hint: "check that a stream has the subject and takes its messages",
     // Each error of a connect is returned too.

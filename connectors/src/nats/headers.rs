@@ -64,13 +64,12 @@ pub(super) fn wire_size(map: &HeaderMap) -> usize {
 }
 
 /// Whether the server acts on this header when a message is published: expectations, schedules,
-/// rollup, TTL, batches, counters, traces (events on any subject, or nothing stored at all), and
-/// the dedupe id, which the sink sets.
+/// rollup, batches, counters, traces (events on any subject, or nothing stored at all), and the
+/// dedupe id, which the sink sets. `Nats-TTL` is none of these: only Dwell sets it.
 fn acts(name: &str) -> bool {
-    const CONTROL_HEADERS: [&str; 7] = [
+    const CONTROL_HEADERS: [&str; 6] = [
         "nats-msg-id",
         "nats-rollup",
-        "nats-ttl",
         "nats-incr",
         "nats-scheduler",
         "nats-marker-reason",
@@ -118,7 +117,7 @@ mod tests {
             "nats-expected-stream",
             "Nats-Schedule",
             "Nats-Schedule-Target",
-            "NATS-TTL",
+            "Nats-Schedule-TTL",
             "Nats-Rollup",
             "Nats-Batch-Id",
             "Nats-Trace-Dest",
@@ -137,7 +136,9 @@ mod tests {
         let expected =
             [("Nats-Msg-Id", "id-1"), ("Nats-Stream", "kept"), ("a", "-5"), ("a", "true")];
         assert_eq!(back, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        assert_eq!(to_nats(one("nats-ttl", "1".into()), "").unwrap(), None);
+        assert_eq!(to_nats(one("nats-rollup", "all".into()), "").unwrap(), None);
+        let ttl = to_nats(one("Nats-TTL", "5m".into()), "").unwrap().unwrap();
+        assert_eq!(from_nats(Some(ttl)).text("nats-ttl"), Some("5m"), "Dwell's own");
     }
 
     #[test]

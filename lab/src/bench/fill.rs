@@ -108,7 +108,9 @@ pub(super) fn schedules(
             };
             match parse(&message, rules, clock::wall_ms()) {
                 Ok(Request::NewJob(new_job)) => Ok(*new_job),
-                Ok(Request::Act(_)) => Err("a request to schedule was taken for an action".into()),
+                Ok(Request::NewSchedule(_) | Request::Act(_)) => {
+                    Err("a request to schedule was taken for another".into())
+                }
                 Err(rejection) => {
                     Err(format!("a request to fill the store is refused: {}", rejection.detail)
                         .into())

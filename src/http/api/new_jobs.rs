@@ -206,7 +206,7 @@ async fn many(
                 let answer = answer.map_err(|error| refused(api, &new_job.id, &job, error))?;
                 stored(api, caller, account, &new_job.id, job, answer).await
             }
-            Request::Act(_) => Err(lost()),
+            Request::NewSchedule(_) | Request::Act(_) => Err(lost()),
         });
     let mut looked_up = stream::iter(looked_up).buffered(CONCURRENT_LOOKUPS);
     let mut elements = Vec::new();

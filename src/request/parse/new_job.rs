@@ -1,43 +1,32 @@
-//! The new job of a request: its receiver, what the message passes on, and the checks of its
-//! fields.
+//! The new job of a request: its due time, its id, and its rules.
 
+use bytes::Bytes;
 use dwell_connectors::Message;
-use dwell_connectors::stand_ins::stand_ins;
 
-use super::due::{due, missing_delay};
+use super::due::{due, missing_delay, spread};
+use super::template::{Receiver, job};
 use crate::config::MissingDelay;
-use crate::job::{Conflict, Due, Job};
-use crate::request::control::{Control, Key};
+use crate::job::{Conflict, Due};
+use crate::request::control::Control;
 use crate::request::reject::{Code, Rejection};
 use crate::request::rules::RequestRules;
-use crate::request::{NewJob, etf1, headers, origin, queue, rounds, target};
-use crate::units::{show_duration_ms, show_size};
-
-/// Where a job goes.
-enum Receiver<'a> {
-    Target(target::Target<'a>),
-    Queue(queue::Queue<'a>),
-}
-
-impl Receiver<'_> {
-    /// The TTR of a job whose request names none.
-    fn ttr_ms(&self, rules: &RequestRules) -> u32 {
-        match self {
-            Receiver::Target(_) => rules.ttr_ms,
-            Receiver::Queue(queue) => queue.rules.ttr.stored_ms(),
-        }
-    }
-}
+use crate::request::{NewJob, origin, rounds, target};
 
 /// A new job. `body`: the body in the envelope.
 pub(super) fn schedule(
-    control: Control,
+    mut control: Control,
     message: &Message,
-    body: Option<bytes::Bytes>,
+    body: Option<Bytes>,
     rules: &RequestRules,
     now_ms: i64,
 ) -> Result<NewJob, Rejection> {
     let round = rounds::of(message, rules)?;
+    if let Some(stray) = control.recurring.first_set() {
+        return Err(Rejection::new(
+            Code::BadHeader,
+            format!("delay-{stray} is for a recurring schedule: send it with delay-schedule"),
+        ));
+    }
     let asked = due(&control, message, rules, now_ms)?;
     let due = match asked {
         Some(due) => due,
@@ -47,89 +36,30 @@ pub(super) fn schedule(
         None if rules.ingest.missing_delay == MissingDelay::Immediate => Due::In(0),
         None => return Err(missing_delay()),
     };
-    let receiver = match queue::resolve(&control, rules)? {
-        Some(queue) => Receiver::Queue(queue),
-        None => Receiver::Target(target::resolve(&control, message, rules)?),
-    };
+    let receiver = Receiver::of(&control, message, rules)?;
     if let (Receiver::Target(target), None, 1..) = (&receiver, asked, round) {
         rounds::leads_on(message, target, rules)?;
     }
     let reply_to = target::reply_to(&control, rules)?;
-    let ttr_ms = ttr(&control, receiver.ttr_ms(rules), rules)?;
-    check_retry(&control, rules)?;
-    let (body, has_body) = match body {
-        Some(body) => (body, true),
-        None => (message.body.clone(), message.has_body),
+    let queue_full = match &receiver {
+        Receiver::Queue(queue) => rules.full_queues.is_full(&queue.name),
+        Receiver::Target(_) => false,
     };
-    if body.len() as u64 > rules.limits.max_body.bytes() {
-        return Err(Rejection::new(
-            Code::BodyTooLarge,
-            format!(
-                "the body has {} bytes, and limits.max_body is {}: store it elsewhere and send a reference",
-                body.len(),
-                show_size(rules.limits.max_body.bytes())
-            ),
-        ));
-    }
-    let key = match control.key {
-        Key::Own => message.key.clone(),
-        Key::Named(key) => key,
-    };
-    let mut passed = match &receiver {
-        Receiver::Queue(_) => queue::headers(message, key.as_ref(), has_body),
-        Receiver::Target(target) => {
-            let stand_ins = stand_ins(
-                key.as_deref(),
-                has_body,
-                message.properties.as_deref(),
-                target.rules.capabilities(),
-            );
-            headers::passed(&message.headers, &stand_ins, rules.origin(), target.rules, &target.to)?
-        }
-    };
-    if let Some(id) = &control.id {
-        etf1::stamp(&mut passed, id, message, rules);
-    }
+    let job = job(&mut control, message, body, receiver, round, rules, now_ms)?;
     let generated = control.id.is_none();
     let origin = origin::origin(message, rules);
     let apart = generated && origin::is_first(message, rules);
     // A generated id belongs to this message alone and replaces nothing.
     let conflict = if generated { Conflict::Keep } else { control.conflict.unwrap_or_default() };
-    let mut queue_full = false;
-    let job = match receiver {
-        Receiver::Queue(queue) => {
-            queue_full = rules.full_queues.is_full(&queue.name);
-            Job {
-                // Kept in the job, so that any instance can take over an ended lease.
-                retry: Some(control.retry_ms.unwrap_or_else(|| queue.rules.retry_ms().to_vec())),
-                on_timeout: queue.rules.on_timeout,
-                ..Job::for_queue(queue.name, body)
-            }
+    let id = control.id.unwrap_or_else(|| origin::generated_id(message, rules));
+    let due = match control.spread_ms {
+        Some(within) => {
+            spread(due, control.delay_for, (&id, within), rules.limits.max_delay.ms(), now_ms)?
         }
-        Receiver::Target(target) => {
-            let capabilities = target.rules.capabilities();
-            Job {
-                key: key.filter(|_| capabilities.keys),
-                properties: message.properties.clone().filter(|_| capabilities.properties),
-                confirm: control.confirm.unwrap_or(rules.confirm),
-                retry: control.retry_ms,
-                ..Job::new(target.broker, target.to, body)
-            }
-        }
-    };
-    let job = Job {
-        headers: passed,
-        ttr_ms,
-        late: control.late,
-        max_late_ms: control.max_late_ms,
-        created_ms: now_ms,
-        origin: rules.origin().to_owned(),
-        round,
-        has_body,
-        ..job
+        None => due,
     };
     Ok(NewJob {
-        id: control.id.unwrap_or_else(|| origin::generated_id(message, rules)),
+        id,
         generated,
         first: (apart || !origin.check).then(rand::random),
         apart,
@@ -141,42 +71,4 @@ pub(super) fn schedule(
         origin,
         reply_to,
     })
-}
-
-fn ttr(control: &Control, default_ms: u32, rules: &RequestRules) -> Result<u32, Rejection> {
-    let Some(ms) = control.ttr_ms else { return Ok(default_ms) };
-    let most = rules.limits.max_ttr.ms();
-    u32::try_from(ms).ok().filter(|_| (1..=most).contains(&ms)).ok_or_else(|| {
-        Rejection::new(
-            Code::BadTtr,
-            format!(
-                "a time to run of {} is not from 1ms to limits.max_ttr, {}",
-                show_duration_ms(ms),
-                show_duration_ms(most)
-            ),
-        )
-    })
-}
-
-fn check_retry(control: &Control, rules: &RequestRules) -> Result<(), Rejection> {
-    let Some(waits) = &control.retry_ms else { return Ok(()) };
-    if waits.len() > rules.limits.max_retries {
-        return Err(Rejection::new(
-            Code::BadRetry,
-            format!(
-                "delay-retry has {} waits, and limits.max_retries is {}",
-                waits.len(),
-                rules.limits.max_retries
-            ),
-        ));
-    }
-    let most = rules.limits.max_delay.ms();
-    if let Some(wait) = waits.iter().find(|wait| **wait > most) {
-        let most = show_duration_ms(most);
-        return Err(Rejection::new(
-            Code::BadRetry,
-            format!("a wait of {} exceeds limits.max_delay, {most}", show_duration_ms(*wait)),
-        ));
-    }
-    Ok(())
 }

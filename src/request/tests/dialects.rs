@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use dwell_connectors::{Destination, Value};
+use dwell_schedule::Expression;
 
 use super::*;
 use crate::job::Due;
@@ -187,8 +188,11 @@ fn what_a_dialect_cannot_say_is_refused() {
         (&[("scheduler-epoch", "1769860860000")], Code::DelayTooLong),
         (&[("scheduler-epoch", "9223372036854775807")], Code::DelayTooLong),
         (&[("x-timebridge-when", "tomorrow")], Code::BadDelay),
-        (&[("nats-schedule", "@every 5m")], Code::BadDelay),
         (&[("nats-schedule", "@at tomorrow")], Code::BadDelay),
+        (&[("nats-schedule", "@at")], Code::BadDelay),
+        (&[("nats-schedule", "@every 1d"), ("delay-id", "a")], Code::BadSchedule),
+        (&[("nats-schedule", "hourly"), ("delay-id", "a")], Code::BadSchedule),
+        (&[("nats-schedule", "@daily"), ("x-delay", "1")], Code::AmbiguousDelay),
     ];
     for (headers, code) in cases {
         assert_eq!(refused(&message(headers), &rules(Kind::Nats)), *code, "{headers:?}");
@@ -212,7 +216,9 @@ fn what_a_dialect_cannot_say_is_refused() {
 fn what_a_schedule_of_nats_asks_besides_is_not_dropped_in_silence() {
     for header in [
         ("Nats-Schedule-Source", "orders.latest"),
-        ("nats-schedule-ttl", "5m"),
+        ("nats-schedule-ttl", "5 minutes"),
+        ("Nats-Schedule-TTL", "0"),
+        ("Nats-Schedule-TTL", "500ms"),
         ("Nats-Schedule-Rollup", "sub"),
         ("Nats-Schedule-Time-Zone", "Europe/Paris"),
         ("Nats-Schedule-Sorce", "x"),
@@ -289,4 +295,105 @@ fn the_due_time_that_a_returned_message_was_delivered_for_is_no_new_delay() {
         Due::At(NOW + 60_000),
         "a retry of the consumer's own"
     );
+}
+
+/// A recurring schedule in the spelling of NATS, which came with this key or to this address.
+fn of_nats(expression: &str, key: Option<&str>, address: &str) -> Message {
+    Message {
+        key: key.map(|key| Bytes::copy_from_slice(key.as_bytes())),
+        destination: Destination::new(address),
+        ..bare(&[("Nats-Schedule", expression), ("Nats-Schedule-Target", "orders")])
+    }
+}
+
+#[test]
+fn a_recurring_schedule_of_nats_is_one_of_ours() {
+    let rules = rules(Kind::Kafka);
+    for (theirs, text, ours) in [
+        ("@every 1h30m0s", None, "@every 90m"),
+        ("@every 1.5h", None, "@every 90m"),
+        // Ours names no unit twice.
+        ("@every 1m1m", Some("@every 120000ms"), "@every 2m"),
+        (" 0 9 * * MON-FRI ", Some("0 9 * * MON-FRI"), "0 9 * * 1-5"),
+        ("30 0 9 * * *", Some("30 0 9 * * *"), "30 0 9 * * *"),
+        ("@hourly", Some("@hourly"), "0 * * * *"),
+    ] {
+        let new = recurring(&of_nats(theirs, Some("report"), "delay-in"), &rules);
+        let expression = Expression::parse(ours).unwrap();
+        assert_eq!((new.id.as_str(), &new.timing.expression), ("report", &expression), "{theirs}");
+        assert_eq!(Expression::parse(&new.timing.text), Ok(expression), "{theirs}");
+        if let Some(text) = text {
+            assert_eq!(new.timing.text, text);
+        }
+        assert_eq!(new.job.destination(), Some(&Destination::new("orders")));
+        assert!(new.job.headers.is_empty(), "{:?}", new.job.headers);
+    }
+    let more =
+        [("Nats-Schedule-Time-Zone", "europe/berlin"), ("delay-count", "3"), ("delay-id", "x")];
+    let message =
+        more.iter().fold(of_nats("0 9 * * *", Some("report"), "delay-in"), |m, header| {
+            m.with_header(header.0, header.1)
+        });
+    let new = recurring(&message, &rules);
+    let zone = new.timing.zone.as_ref().map(dwell_schedule::Zone::name);
+    assert_eq!((new.id.as_str(), zone, new.timing.count), ("x", Some("Europe/Berlin"), Some(3)));
+    let every = message.clone().with_header("delay-schedule", "@every 5m");
+    assert_eq!(refused(&every, &rules), Code::BadHeader, "a zone for the schedule that lost");
+    let once = of_nats("0 9 * * *", None, "delay-in").with_header("delay-for", "1s");
+    assert_eq!(scheduled(&once, &rules).due, Due::At(NOW + 500), "`delay-*` headers win");
+    let zoned =
+        of_nats("@every 5m", Some("a"), "delay-in").with_header("Nats-Schedule-Time-Zone", "UTC");
+    assert_eq!(refused(&zoned, &rules), Code::BadSchedule);
+}
+
+#[test]
+fn the_id_of_a_schedule_of_nats_is_its_key_or_address() {
+    let id =
+        |message: &Message, rules: &RequestRules| recurring(message, rules).id.as_str().to_owned();
+    let mut kafka = rules(Kind::Kafka);
+    kafka.ingest.topic = "delay-in".to_owned();
+    assert_eq!(id(&of_nats("@daily", Some("k"), "delay-in"), &kafka), "k");
+    assert_eq!(refused(&of_nats("@daily", None, "delay-in"), &kafka), Code::BadId);
+    assert_eq!(refused(&of_nats("@daily", Some(""), "delay-in"), &kafka), Code::BadId);
+    let mut bytes = of_nats("@daily", None, "delay-in");
+    bytes.key = Some(Bytes::from_static(b"\xff"));
+    assert_eq!(refused(&bytes, &kafka), Code::BadId);
+    let mut amqp = rules(Kind::Amqp);
+    amqp.ingest.topic = "delay.in".to_owned();
+    amqp.ingest.expired_queue = Some("delay.expired".to_owned()).into();
+    assert_eq!(id(&of_nats("@daily", None, "report"), &amqp), "report");
+    for own in ["delay.in", "delay.expired"] {
+        assert_eq!(refused(&of_nats("@daily", None, own), &amqp), Code::BadId, "{own}");
+    }
+    let mut nats = rules(Kind::Nats);
+    nats.ingest.topic = "late.>".to_owned();
+    let subject = |subject: &str| Message {
+        destination: Destination::new(subject),
+        ..message(&[("Nats-Schedule", "@daily")])
+    };
+    assert_eq!(id(&subject("late.report"), &nats), "late.report");
+    assert_eq!(refused(&subject("late.a@1798762500000"), &nats), Code::BadId);
+}
+
+#[test]
+fn the_ttl_of_a_schedule_of_nats_goes_to_nats_alone() {
+    let ttl = |ttl: &str, to: &[(&str, &str)], rules: &RequestRules| {
+        let headers = [("Nats-Schedule", "@daily"), ("Nats-Schedule-TTL", ttl), ("delay-id", "a")];
+        let headers = recurring(&bare(&[&headers[..], to].concat()), rules).job.headers;
+        headers.iter().map(|h| (h.name.clone(), h.value.clone())).collect::<Vec<_>>()
+    };
+    let rules = rules(Kind::Kafka);
+    let to_nats = [("delay-target", "orders.close"), ("delay-broker", "nats")];
+    for text in ["5m", "1h30m0s", "never", "60"] {
+        assert_eq!(ttl(text, &to_nats, &rules), [("Nats-TTL".to_owned(), Value::from(text))]);
+    }
+    for elsewhere in [("delay-target", "orders"), ("delay-queue", "emails")] {
+        assert!(ttl("5m", &[elsewhere], &rules).is_empty(), "{elsewhere:?}");
+    }
+    let single = bare(&[
+        ("Nats-Schedule", "@at 2026-01-31T12:01:00Z"),
+        ("Nats-Schedule-Target", "orders.close"),
+        ("Nats-Schedule-TTL", "5m"),
+    ]);
+    assert_eq!(passed(&scheduled(&single, &super::rules(Kind::Nats))), [("Nats-TTL", "5m")]);
 }

@@ -67,3 +67,19 @@ fn what_the_other_broker_has_no_place_for_becomes_headers_or_is_refused() {
     acts.headers.push("Nats-Rollup", Value::Text("all".to_owned()));
     assert_eq!(moving("nats").job(acts).unwrap_err().code, Code::BadHeader, "it would act");
 }
+
+#[test]
+fn what_dwell_stored_with_an_occurrence_moves_along() {
+    let mut occurrence = job(&message(&[("delay-for", "1m"), ("trace", "t")]), Kind::Nats);
+    occurrence.headers.push("delayed-schedule", "report".into());
+    occurrence.headers.push("delayed-occurrence", Value::I64(3));
+    occurrence.headers.push("delayed-id", "a framework's copy".into());
+    occurrence.headers.push("Nats-TTL", "5m".into());
+    let names =
+        |job: &Job| job.headers.iter().map(|header| header.name.clone()).collect::<Vec<_>>();
+    let moved = moving("memory").job(occurrence.clone()).unwrap();
+    assert_eq!(names(&moved), ["trace", "delayed-schedule", "delayed-occurrence"]);
+    assert_eq!(moved.headers.get("delayed-occurrence"), Some(&Value::I64(3)));
+    let same = moving("nats").job(occurrence).unwrap();
+    assert_eq!(names(&same), ["trace", "delayed-schedule", "delayed-occurrence", "Nats-TTL"]);
+}

@@ -10,7 +10,7 @@ use super::*;
 use crate::job::{Due, Target};
 use crate::request::control::queue_name;
 
-const NEAR: [&str; 27] = [
+const NEAR: [&str; 37] = [
     "delay-for",
     "delay-until",
     "delay-target",
@@ -38,9 +38,19 @@ const NEAR: [&str; 27] = [
     "CC",
     "Nats-Rollup",
     "delay-queue",
+    "delay-schedule",
+    "delay-time-zone",
+    "delay-start",
+    "delay-end",
+    "delay-count",
+    "delay-catch-up",
+    "delay-overlap",
+    "delay-spread",
+    "Nats-Schedule-Time-Zone",
+    "Nats-Schedule-TTL",
 ];
 
-const GOOD: [&str; 24] = [
+const GOOD: [&str; 33] = [
     "1s",
     "0",
     "5000",
@@ -65,6 +75,15 @@ const GOOD: [&str; 24] = [
     "cancel",
     "reschedule",
     "@at 2026-02-01T12:00:00Z",
+    "2026-02-01T12:00:00",
+    "Europe/Berlin",
+    "0 9 * * MON-FRI",
+    "*/5 * * * * *",
+    "@every 1h30m0s",
+    "@daily",
+    "all",
+    "skip",
+    "3",
 ];
 
 fn name() -> impl Strategy<Value = String> {
@@ -188,12 +207,41 @@ fn keeps_its_promises(
             }
             None => Due::In(asked_ms),
         };
-        prop_assert_eq!(new_job.due, expected);
+        prop_assert_eq!(new_job.due, moved(expected, new_job, message));
     } else if let Some(asked_ms) =
         message.headers.text("delay-until").and_then(|text| crate::units::parse_time_ms(text).ok())
     {
-        prop_assert_eq!(new_job.due, Due::At(asked_ms.max(0)));
+        prop_assert_eq!(new_job.due, moved(Due::At(asked_ms.max(0)), new_job, message));
     }
+    Ok(())
+}
+
+/// The due time as the spread of the request moves it.
+fn moved(due: Due, new_job: &NewJob, message: &Message) -> Due {
+    let spread =
+        message.headers.iter().find(|header| header.name.eq_ignore_ascii_case("delay-spread"));
+    let spread = spread.and_then(|header| header.value.written());
+    let spread = spread.and_then(|text| crate::units::parse_duration_ms(&text).ok()).unwrap_or(0);
+    let by_ms = dwell_schedule::spread_ms(new_job.id.as_str(), spread);
+    match due {
+        Due::At(at_ms) => Due::At(at_ms.saturating_add_unsigned(by_ms)),
+        Due::In(ms) => Due::In(ms.saturating_add(by_ms)),
+        Due::Earlier { at_ms, in_ms } => Due::Earlier {
+            at_ms: at_ms.saturating_add_unsigned(by_ms),
+            in_ms: in_ms.saturating_add(by_ms),
+        },
+    }
+}
+
+/// The properties of an accepted recurring schedule.
+fn recurs_as_promised(new: &NewSchedule, now_ms: i64) -> Result<(), TestCaseError> {
+    let id = new.id.as_str();
+    prop_assert!(id.len() <= 240 && dwell_schedule::split_occurrence_id(id).is_none());
+    let read = dwell_schedule::Expression::parse(&new.timing.text);
+    prop_assert_eq!(read.as_ref(), Ok(&new.timing.expression));
+    let first = new.timing.timetable(now_ms).ok().and_then(|times| times.first(now_ms));
+    prop_assert!(first.is_some_and(|first| first >= now_ms));
+    prop_assert!(new.timing.count.is_none_or(|count| (1..=1_000_000_000).contains(&count)));
     Ok(())
 }
 
@@ -214,6 +262,7 @@ proptest! {
         rules.ingest.id_from = if id_from_key { IdFrom::Key } else { IdFrom::Made };
         match parse(&message, &rules, now_ms) {
             Ok(Request::NewJob(new_job)) => keeps_its_promises(&new_job, &message, &rules, now_ms)?,
+            Ok(Request::NewSchedule(new)) => recurs_as_promised(&new, now_ms)?,
             Ok(Request::Act(act)) => prop_assert!(act.action != crate::job::Action::Schedule),
             Err(rejection) => prop_assert!(rejection.detail.len() < 1_500 && !rejection.detail.chars().any(char::is_control), "{:?}", rejection.detail),
         }

@@ -13,7 +13,7 @@ fn verdict(message: &Message) -> String {
 }
 
 /// The verdicts that arrived, once there are so many.
-async fn verdicts(replies: &Reading, count: usize) -> Vec<String> {
+pub(super) async fn verdicts(replies: &Reading, count: usize) -> Vec<String> {
     replies.until(count).await.iter().map(|(_, message)| verdict(message)).collect()
 }
 

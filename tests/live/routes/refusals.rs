@@ -25,6 +25,7 @@ fn mistakes(kind: BrokerKind) -> Vec<(Code, &'static str, Message)> {
         (Code::BadTtr, vec![hour, to, ("delay-ttr", "13h")]),
         (Code::BadHeader, vec![hour, to, ("delay-fro", "1h")]),
         (Code::BadAction, vec![("delay-action", "jump"), ("delay-id", "a")]),
+        (Code::BadSchedule, vec![("delay-schedule", "often"), ("delay-id", "a"), to]),
         (Code::Loop, vec![hour, ("delay-target", "delay.in")]),
         (
             Code::Conflict,
