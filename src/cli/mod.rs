@@ -256,6 +256,7 @@ mod tests {
             "dwell schedule x --cron @daily --pause",
             "dwell schedule x --pause --resume",
             "dwell schedule x --reason late",
+            "dwell schedule x --resume --reason late",
             "dwell schedule x --next 1001",
             "dwell schedule --cron @daily --queue emails",
             "dwell schedule --pause",

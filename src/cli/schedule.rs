@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long, requires = "id", conflicts_with_all = ["times", "resume"])]
     pub pause: bool,
     /// Why the schedule is paused
-    #[arg(long, value_name = "TEXT", requires = "pause")]
+    #[arg(long, value_name = "TEXT", requires = "pause", conflicts_with_all = ["times", "resume"])]
     pub reason: Option<String>,
     /// Resume the schedule
     #[arg(long, requires = "id", conflicts_with = "times")]
