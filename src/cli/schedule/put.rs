@@ -11,9 +11,10 @@ use crate::cli::send::body;
 use crate::cli::table::clean;
 use crate::config::Settings;
 use crate::job::{JobId, Verdict};
-use crate::request::{Rejection, Request, RequestRules, schedule_from_fields};
+use crate::request::{Code, Rejection, Request, RequestRules, schedule_from_fields};
 use crate::schedule::NewSchedule;
 use crate::store::Store;
+use crate::store::error::ErrorKind;
 use crate::units::quote;
 
 /// Stores the schedule and prints what stands. Exits with 2 for a conflict.
@@ -31,7 +32,11 @@ pub(super) async fn run(
     let new = new.map_err(|rejection| refused(&rejection))?;
     let new = NewSchedule { is_paused: args.job.paused, ..new };
     let retry_ms = &settings.delivery.retry;
-    let answer = apply(store, retry_ms, Request::NewSchedule(Box::new(new))).await?;
+    let answer = apply(store, retry_ms, Request::NewSchedule(Box::new(new))).await;
+    let answer = answer.map_err(|error| match error.kind() {
+        ErrorKind::Rejected => refused(&Rejection::new(Code::BadSchedule, error.message)),
+        _ => error.into(),
+    })?;
     let found = store.schedules.find(id).await?;
     if answer.verdict == Verdict::Conflict {
         let rejection = match found {

@@ -12,9 +12,9 @@ use crate::http::api::new_jobs::location;
 use crate::http::api::state::Api;
 use crate::http::server::Problem;
 use crate::job::{JobId, Verdict};
-use crate::request::{Rejection, Request};
+use crate::request::{Code, Rejection, Request};
 use crate::schedule::{NewSchedule, Progress, StoredSchedule};
-use crate::store::error::{Class, StoreError};
+use crate::store::error::{Class, ErrorKind, StoreError};
 use crate::store::queue::batch::Answer;
 use crate::store::reader::lookup::Place;
 use crate::view;
@@ -70,6 +70,10 @@ pub(in crate::http::api) async fn put(
 fn refused(id: &JobId, error: StoreError) -> Problem {
     match error.class {
         Class::Taken => Rejection::taken(id).into(),
+        // The next time stays where the times are replaced by like ones, and may be over the end.
+        _ if error.kind() == ErrorKind::Rejected => {
+            Rejection::new(Code::BadSchedule, error.message).into()
+        }
         _ => error.into(),
     }
 }
