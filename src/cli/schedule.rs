@@ -111,7 +111,7 @@ struct JobArgs {
 }
 
 fn next_count(text: &str) -> Result<usize, String> {
-    let next = text.parse().ok().filter(|next| *next <= MAX_NEXT);
+    let next = text.parse::<usize>().ok().filter(|next| *next <= MAX_NEXT);
     next.ok_or_else(|| format!("{} is not a number from 0 to {MAX_NEXT}", quote(text)))
 }
 
