@@ -1,4 +1,5 @@
-//! Jobs, verdicts and counts as JSON: the same for commands, verdict messages and HTTP.
+//! Jobs, recurring schedules, verdicts and counts as JSON: the same for commands, verdict messages
+//! and HTTP.
 
 use std::collections::HashMap;
 
@@ -18,9 +19,11 @@ use crate::store::record::Record;
 use crate::units::{show_duration_ms, show_time_ms};
 
 mod fetched;
+mod schedule;
 mod stats;
 
 pub use fetched::{Fetched, FetchedJob, LeaseResult, Queue};
+pub use schedule::{Changed, Schedule, Times};
 pub use stats::{Broker, Bucket, ErrorSeen, Horizon, Ingest, Instance, Lateness, Stats, Step};
 
 /// A job.
@@ -99,13 +102,7 @@ impl Job {
             key: job.key.as_ref().map_or(serde_json::Value::Null, |key| text_or_base64(key)),
             headers: headers(&job.headers),
             attempt: state.map_or(0, |state| state.attempt),
-            retry: job
-                .retry
-                .as_deref()
-                .unwrap_or(default_retry_ms)
-                .iter()
-                .map(|ms| show_duration_ms(*ms))
-                .collect(),
+            retry: retry(job, default_retry_ms),
             ttr_ms: job.ttr_ms,
             confirm: job.confirm,
             awaiting_finish: state.is_some_and(|state| state.held),
@@ -183,6 +180,12 @@ impl ActionResult {
             V::NotFound => 404,
         }
     }
+}
+
+/// The waits between the attempts of a job, as durations.
+fn retry(job: &job::Job, default_retry_ms: &[u64]) -> Vec<String> {
+    let waits = job.retry.as_deref().unwrap_or(default_retry_ms);
+    waits.iter().map(|ms| show_duration_ms(*ms)).collect()
 }
 
 pub(crate) fn headers(headers: &Headers) -> serde_json::Map<String, serde_json::Value> {

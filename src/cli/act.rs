@@ -1,14 +1,16 @@
 //! `dwell cancel|reschedule|fire|finish|fail|requeue ID`: an action on one job, directly on Redis,
 //! and its verdict.
 
-use super::common::{Common, job_id};
+use super::common::{Common, Form, job_id};
 use super::exit::{Exit, Stop};
 use super::lease;
 use super::table::{clean, local};
 use crate::apply::{BoundedRetry, RequestBatch, RetryPolicy};
 use crate::job::{Action, JobId, Verdict};
-use crate::request::{Act, Request, act_on, due_within};
+use crate::request::{Act, Code, Request, act_on, due_stated};
 use crate::store::Store;
+use crate::store::error::StoreError;
+use crate::store::queue::batch::Answer;
 use crate::units::{parse_duration_ms, parse_time_ms};
 use crate::view;
 
@@ -52,7 +54,7 @@ pub struct Fail {
 
 /// `dwell reschedule`
 #[derive(Debug, Clone, clap::Args)]
-#[command(group(clap::ArgGroup::new("when").required(true).args(["delay_ms", "until_ms"])))]
+#[command(group(clap::ArgGroup::new("when").required(true).args(["delay_ms", "until"])))]
 pub struct Reschedule {
     /// The job's id
     #[arg(value_parser = job_id)]
@@ -60,15 +62,25 @@ pub struct Reschedule {
     /// The delay from now: 5000 (ms), 90s, 1h30m or PT15M
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration_ms)]
     pub delay_ms: Option<u64>,
-    /// The new due time: 2026-01-31T12:00:00Z or epoch milliseconds
-    #[arg(long = "until", value_name = "TIME", value_parser = parse_time_ms)]
-    pub until_ms: Option<i64>,
+    /// The new due time: 2026-01-31T12:00:00Z or epoch milliseconds; with --zone without an offset
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// The time zone of --until, by its IANA name: Europe/Berlin
+    #[arg(long, value_name = "ZONE", requires = "until")]
+    pub zone: Option<String>,
+}
+
+/// A new due time: a duration (ms), or a time with its zone.
+struct NewTime {
+    delay_ms: Option<u64>,
+    until: Option<String>,
+    zone: Option<String>,
 }
 
 /// Gives a job another due time.
 pub(super) async fn reschedule(common: &Common, args: Reschedule) -> Result<Exit, Stop> {
-    run(common, Action::Reschedule, args.id, Some((args.delay_ms, args.until_ms)), (None, None))
-        .await
+    let when = NewTime { delay_ms: args.delay_ms, until: args.until, zone: args.zone };
+    run(common, Action::Reschedule, args.id, Some(when), (None, None)).await
 }
 
 /// Cancels, fires or requeues a job.
@@ -95,38 +107,63 @@ pub(super) async fn fail(common: &Common, args: Fail) -> Result<Exit, Stop> {
     }
 }
 
-/// Acts on a job and prints the verdict. Exits with 2 if it is not the verdict asked for. `when`: a
-/// duration (ms), or a time (epoch ms). `seen`: the due time and the attempt that the consumer
-/// received.
+/// Acts on a job or a recurring schedule and prints the verdict. Exits with 2 if it is not the
+/// verdict asked for. `seen`: the due time and the attempt that the consumer received.
 async fn run(
     common: &Common,
     action: Action,
     id: JobId,
-    when: Option<(Option<u64>, Option<i64>)>,
+    when: Option<NewTime>,
     seen: (Option<i64>, Option<u32>),
 ) -> Result<Exit, Stop> {
     let settings = common.settings()?;
     let store = Store::attach(&settings.redis).await?;
     let due = match when {
         None => None,
-        Some((delay_for, delay_until)) => {
+        Some(NewTime { delay_ms, until, zone }) => {
             let now_ms = store.read_clock().await? / 1000;
-            due_within(delay_for, delay_until, None, settings.limits.max_delay.ms(), now_ms)
-                .map_err(|rejection| {
-                    let hint =
-                        "choose another time, or change limits.max_delay here and where dwell runs";
+            let max_ms = settings.limits.max_delay.ms();
+            due_stated(delay_ms, until.as_deref(), zone.as_deref(), max_ms, now_ms).map_err(
+                |rejection| {
+                    let hint = match rejection.code {
+                        Code::DelayTooLong => {
+                            "choose another time, or change limits.max_delay here and where dwell runs"
+                        }
+                        _ => "nothing changed",
+                    };
                     Stop::because(Exit::Usage, rejection.to_string(), hint)
-                })?
+                },
+            )?
         }
     };
-    let mut request = [Request::Act(Act {
+    // For people: the words on a schedule are others.
+    let is_schedule =
+        common.output == Form::Text && matches!(store.schedules.find(&id).await, Ok(Some(_)));
+    let request = Request::Act(Act {
         seen_due: seen.0,
         seen_attempt: seen.1,
         ..act_on(action, id.clone(), due)
-    })];
-    let (mut batch, mut retry) = (RequestBatch::new(&mut request), BoundedRetry::default());
+    });
+    let answer = apply(&store, &settings.delivery.retry, request).await?;
+    let result = view::ActionResult::of(id.as_str(), action, answer);
+    let meaning = match is_schedule {
+        true => meaning_of_schedule(action, result.verdict),
+        false => meaning(action, result.verdict),
+    };
+    common.answer(&result, &text(&result, meaning))?;
+    Ok(if result.status() < 300 { Exit::Ok } else { Exit::NotFound })
+}
+
+/// Applies a request without a sidecar, and wakes those that run.
+pub(super) async fn apply(
+    store: &Store,
+    default_retry_ms: &[u64],
+    request: Request,
+) -> Result<Answer, StoreError> {
+    let mut requests = [request];
+    let (mut batch, mut retry) = (RequestBatch::new(&mut requests), BoundedRetry::default());
     loop {
-        let wake_ups = batch.send(&store, &settings.delivery.retry).await;
+        let wake_ups = batch.send(store, default_retry_ms).await;
         // A lost wake-up costs one floor poll; the verdict holds.
         let _ = store.wake_others(&wake_ups).await;
         match batch.failed() {
@@ -134,13 +171,10 @@ async fn run(
             _ => break,
         }
     }
-    let answer = batch.answers().swap_remove(0)?;
-    let result = view::ActionResult::of(id.as_str(), action, answer);
-    common.answer(&result, &text(&result))?;
-    Ok(if result.status() < 300 { Exit::Ok } else { Exit::NotFound })
+    batch.answers().swap_remove(0)
 }
 
-fn text(result: &view::ActionResult) -> String {
+fn text(result: &view::ActionResult, meaning: &str) -> String {
     // Only an active job has a next due time.
     let goes_on = result.action != Action::Cancel
         && !matches!(result.verdict, Verdict::Finished | Verdict::Fired);
@@ -148,12 +182,18 @@ fn text(result: &view::ActionResult) -> String {
         .due_ms
         .filter(|_| goes_on)
         .map_or(String::new(), |ms| format!(", due {}", local(ms)));
-    format!(
-        "{}: {}{due}: {}",
-        clean(&result.id),
-        result.verdict.as_str(),
-        meaning(result.action, result.verdict)
-    )
+    format!("{}: {}{due}: {meaning}", clean(&result.id), result.verdict.as_str())
+}
+
+/// Explains a verdict on a recurring schedule.
+fn meaning_of_schedule(action: Action, verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Cancelled => "the schedule is ended; occurrences that retry go on",
+        Verdict::InFlight => "the schedule is ended, but its newest occurrence goes on",
+        Verdict::Firing => "an occurrence is made now; the next time stays",
+        Verdict::Waiting => "nothing changed: a recurring schedule is only cancelled or fired",
+        other => meaning(action, other),
+    }
 }
 
 /// Explains a verdict.

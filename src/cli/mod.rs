@@ -13,6 +13,8 @@ pub mod queues;
 pub mod ready;
 pub mod requeue;
 pub mod run;
+pub mod schedule;
+pub mod schedules;
 pub mod schema;
 pub mod send;
 pub mod show;
@@ -57,11 +59,11 @@ enum Command {
     Stats(stats::Args),
     /// Find damage in the namespace, and repair it
     Fsck(fsck::Args),
-    /// Cancel a job
+    /// Cancel a job, or end a recurring schedule
     Cancel(act::Args),
     /// Give a job a new due time
     Reschedule(act::Reschedule),
-    /// Publish a job now
+    /// Publish a job now, or make an occurrence of a recurring schedule now
     Fire(act::Args),
     /// Finish a job for its consumer; with its lease, as the consumer of a queue
     Finish(act::ConsumerArgs),
@@ -77,6 +79,10 @@ enum Command {
     Queues(queues::Args),
     /// Schedule a dead job again, with attempts from 1; or move the jobs of a broker to another
     Requeue(requeue::Args),
+    /// Store, show, pause or preview a recurring schedule, directly on Redis
+    Schedule(schedule::Args),
+    /// List recurring schedules by id, directly from Redis
+    Schedules(schedules::Args),
     /// Print the JSON Schema of the settings
     Schema(schema::Args),
     /// Print completions for a shell
@@ -194,6 +200,8 @@ impl Command {
             Command::Touch(args) => block_on(lease::touch(common, args)),
             Command::Queues(args) => block_on(queues::run(common, &args)),
             Command::Requeue(args) => block_on(requeue::run(common, args)),
+            Command::Schedule(args) => block_on(schedule::run(common, &args)),
+            Command::Schedules(args) => block_on(schedules::run(common, &args)),
             Command::Schema(_) => schema::run(common),
             Command::Completions(args) => completions::run(&args),
         }
@@ -222,6 +230,38 @@ mod tests {
             let cli = Cli::try_parse_from(line.split(' ')).unwrap();
             assert_eq!(cli.common.output, common::Form::Json);
             assert_eq!(cli.common.config.unwrap().to_str(), Some("f.toml"));
+        }
+    }
+
+    #[test]
+    fn a_schedule_is_stored_with_times_and_an_id() {
+        let reads = |line: &str| Cli::try_parse_from(line.split(' ')).is_ok();
+        for line in [
+            "dwell schedule x",
+            "dwell schedule x --next 0 --from 2026-01-31T12:00:00Z",
+            "dwell schedule x --pause --reason late",
+            "dwell schedule x --resume",
+            "dwell schedule x --every 1h --queue emails --header a=b --paused body",
+            "dwell schedule --cron @daily --zone Europe/Berlin --next 10",
+            "dwell schedules --q x --paused --limit 5",
+        ] {
+            assert!(reads(line), "{line}");
+        }
+        for line in [
+            "dwell schedule",
+            "dwell schedule x body",
+            "dwell schedule x --target orders.close",
+            "dwell schedule x --zone UTC",
+            "dwell schedule x --cron @daily --every 1h",
+            "dwell schedule x --cron @daily --pause",
+            "dwell schedule x --pause --resume",
+            "dwell schedule x --reason late",
+            "dwell schedule x --resume --reason late",
+            "dwell schedule x --next 1001",
+            "dwell schedule --cron @daily --queue emails",
+            "dwell schedule --pause",
+        ] {
+            assert!(!reads(line), "{line}");
         }
     }
 

@@ -54,7 +54,8 @@ struct Sent<'a> {
     topic: &'a str,
 }
 
-fn header(text: &str) -> Result<(String, String), String> {
+/// Parses a header as NAME=VALUE.
+pub(super) fn header(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         Some(_) | None => Err("write NAME=VALUE".to_owned()),
@@ -84,7 +85,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         .id
         .as_ref()
         .map_or_else(|| format!("{:032x}", rand::random::<u128>()), |id| id.as_str().to_owned());
-    let message = message(args, &id, body(args, settings.limits.max_body.bytes())?);
+    let message = message(args, &id, body(&args.body, settings.limits.max_body.bytes())?);
     classify(&settings, name, ingest, &message)?;
     let timeout = Duration::from_millis(settings.delivery.publish_timeout.ms());
     match publish(broker, &ingest.topic, message, timeout).await? {
@@ -128,9 +129,10 @@ fn ingest_of<'a>(
         .ok_or_else(|| Stop::because(Exit::Usage, message, hint))
 }
 
-fn body(args: &Args, max_body: u64) -> Result<Vec<u8>, Stop> {
-    if args.body != "-" {
-        return Ok(args.body.clone().into_bytes());
+/// The body of an argument; `-` reads it from stdin.
+pub(super) fn body(argument: &str, max_body: u64) -> Result<Vec<u8>, Stop> {
+    if argument != "-" {
+        return Ok(argument.to_owned().into_bytes());
     }
     let mut body = Vec::new();
     // One byte more than allowed shows that the body is too large, without reading it to its end.

@@ -154,7 +154,8 @@ pub struct Step {
     /// The start of the step, epoch ms by Redis's clock. The step ends at the start of the next
     /// one.
     pub from_ms: i64,
-    /// The number of jobs that fall due in the step.
+    /// The number of jobs that fall due in the step, and of recurring schedules whose next time is
+    /// in the step.
     pub count: u64,
 }
 

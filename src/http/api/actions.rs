@@ -15,9 +15,9 @@ use super::state::Api;
 use super::text::Text;
 use crate::http::server::Problem;
 use crate::job::{Action, JobId};
-use crate::request::{Act, Code, Rejection, Request, act_on, due_within};
+use crate::request::{Act, Code, Rejection, Request, act_on, due_stated};
 use crate::store::queue::acknowledge::LeaseAction;
-use crate::units::{parse_duration_ms, parse_time_ms};
+use crate::units::parse_duration_ms;
 use crate::view;
 
 /// A new due time: exactly one of `for` and `until`
@@ -28,8 +28,12 @@ pub(super) struct NewTime {
     #[serde(rename = "for")]
     #[schema(example = "5m")]
     delay_for: Option<Text>,
-    /// The due time: RFC 3339 with an offset, or epoch milliseconds
+    /// The due time: RFC 3339 with an offset, or without one beside `time_zone`; or epoch
+    /// milliseconds
     until: Option<Text>,
+    /// The zone of an `until` without an offset, by its IANA name
+    #[schema(example = "Europe/Berlin")]
+    time_zone: Option<String>,
 }
 
 /// What a consumer returns from the message that it received, so that the action applies to that
@@ -53,7 +57,7 @@ pub(super) struct Seen {
 }
 
 /// A result with its status.
-fn answered(status: u16, result: impl Serialize) -> Response {
+pub(super) fn answered(status: u16, result: impl Serialize) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     (status, Json(result)).into_response()
 }
@@ -84,18 +88,19 @@ pub(super) async fn reschedule(
     Id(id): Id,
     Body(time): Body<NewTime>,
 ) -> Result<Response, Problem> {
-    let bad = |field| move |why: String| Rejection::new(Code::BadDelay, format!("{field}: {why}"));
+    let bad = |why: String| Rejection::new(Code::BadDelay, format!("for: {why}"));
     let delay_for =
-        time.delay_for.map(|text| parse_duration_ms(&text.0)).transpose().map_err(bad("for"))?;
-    let until = time.until.map(|text| parse_time_ms(&text.0)).transpose().map_err(bad("until"))?;
+        time.delay_for.map(|text| parse_duration_ms(&text.0)).transpose().map_err(bad)?;
+    let until = time.until.map(|text| text.0);
     let max_ms = api.inner.rules.limits.max_delay.ms();
-    let due = due_within(delay_for, until, None, max_ms, api.inner.apply.store.now_ms())?
+    let now_ms = api.inner.apply.store.now_ms();
+    let due = due_stated(delay_for, until.as_deref(), time.time_zone.as_deref(), max_ms, now_ms)?
         .ok_or_else(|| {
-            Rejection::new(
-                Code::MissingDelay,
-                "the request has no time: send `for` (5m) or `until` (2026-01-31T12:00:00Z)",
-            )
-        })?;
+        Rejection::new(
+            Code::MissingDelay,
+            "the request has no time: send `for` (5m) or `until` (2026-01-31T12:00:00Z)",
+        )
+    })?;
     api.act(&caller, act_on(Action::Reschedule, id, Some(due))).await
 }
 
@@ -193,7 +198,8 @@ impl Api {
         .await
     }
 
-    async fn act(&self, caller: &Caller, act: Act) -> Result<Response, Problem> {
+    /// Applies an action of the caller, and answers its verdict.
+    pub(super) async fn act(&self, caller: &Caller, act: Act) -> Result<Response, Problem> {
         let (id, action) = (act.id.clone(), act.action);
         let answer = self
             .inner

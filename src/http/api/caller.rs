@@ -66,7 +66,7 @@ impl Caller {
     }
 
     /// Refuses a target on a broker, unless the token has all queues.
-    pub(super) fn check_targets(&self) -> Result<(), Problem> {
+    fn check_targets(&self) -> Result<(), Problem> {
         let Some(bearer) = self.0.as_ref().filter(|bearer| !bearer.token.has_all()) else {
             return Ok(());
         };
@@ -74,6 +74,14 @@ impl Caller {
         Err(Problem::forbidden(format!(
             "the token `{name}` has only some queues, and no target on a broker: send `queue`, or write \"*\" into `queues` of http.tokens.{name}"
         )))
+    }
+
+    /// Refuses the receiver of new jobs, a queue or else a target, if the token does not have it.
+    pub(super) fn check_receiver(&self, queue: Option<&str>) -> Result<(), Problem> {
+        match queue {
+            Some(queue) => self.check_queue(queue),
+            None => self.check_targets(),
+        }
     }
 
     /// Whether there are jobs that the caller must not see.

@@ -16,6 +16,7 @@ use crate::http::server::Problem;
 use crate::http::server::account::Account;
 use crate::job::JobId;
 use crate::request::{Code, Rejection};
+use crate::units::{parse_time_ms, quote};
 
 /// The longest time that a body may take to arrive.
 pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -134,12 +135,35 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
+/// The flag `name` of a query: `1` or `0`.
+pub(super) fn flag(name: &str, text: Option<&str>) -> Result<Option<bool>, Problem> {
+    match text {
+        None => Ok(None),
+        Some("0") => Ok(Some(false)),
+        Some("1") => Ok(Some(true)),
+        Some(other) => Err(Problem::bad(format!("{name}: {} is neither 1 nor 0", quote(other)))),
+    }
+}
+
+/// The schema of a [`flag`].
+pub(super) fn flag_schema() -> utoipa::openapi::Object {
+    utoipa::openapi::ObjectBuilder::new()
+        .schema_type(utoipa::openapi::Type::String)
+        .enum_values(Some(["0", "1"]))
+        .build()
+}
+
+/// The time `name` of a query, epoch ms.
+pub(super) fn time(name: &str, text: Option<&str>) -> Result<Option<i64>, Problem> {
+    text.map(parse_time_ms).transpose().map_err(|why| Problem::bad(format!("{name}: {why}")))
+}
+
 /// The OpenAPI description of an [`Id`].
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Path)]
 #[allow(dead_code, reason = "only described")]
 pub(super) struct InPath {
-    /// The job's id
+    /// The id of the job or the schedule
     #[param(min_length = 1, max_length = 256, pattern = r"^[^\u0000-\u001f\u007f-\u009f]+$")]
     id: String,
 }

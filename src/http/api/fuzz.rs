@@ -4,8 +4,8 @@ use axum::extract::Query;
 use axum::http::Uri;
 
 use super::extract::read;
+use super::job_request::NewJobRequest;
 use super::jobs::Filter;
-use super::new_jobs::NewJobRequest;
 use crate::request::{NewJob, RequestRules};
 use crate::store::reader::list;
 

@@ -157,7 +157,8 @@ pub(in crate::http) async fn check_page(
 fn scope_of(method: &Method, path: &str) -> Scope {
     match (method.as_str(), path) {
         ("GET" | "HEAD" | "OPTIONS", _) => Scope::Read,
-        ("POST", "/v1/jobs") => Scope::Schedule,
+        ("POST", "/v1/schedules/preview") => Scope::Read,
+        ("POST", "/v1/jobs") | ("PUT", "/v1/schedules/{id}") => Scope::Schedule,
         (
             "POST",
             "/v1/queues/{queue}/pop" | "/v1/leases" | "/v1/jobs/{id}/finish" | "/v1/jobs/{id}/fail",
@@ -389,8 +390,13 @@ mod tests {
                 }
             }
         }
-        assert!(scopes.remove(&Scope::Read).unwrap().iter().all(|call| call.starts_with("GET ")));
-        assert_eq!(scopes.remove(&Scope::Schedule).unwrap(), ["POST /v1/jobs"]);
+        let mut read = scopes.remove(&Scope::Read).unwrap();
+        read.retain(|call| !call.starts_with("GET "));
+        assert_eq!(read, ["POST /v1/schedules/preview"]);
+        assert_eq!(
+            scopes.remove(&Scope::Schedule).unwrap(),
+            ["POST /v1/jobs", "PUT /v1/schedules/{id}"]
+        );
         let consume = [
             "POST /v1/jobs/{id}/fail",
             "POST /v1/jobs/{id}/finish",
@@ -406,9 +412,17 @@ mod tests {
         ];
         let of_queues =
             ["pause", "purge", "resume"].map(|call| format!("POST /v1/queues/{{queue}}/{call}"));
+        let of_schedules = [
+            "POST /v1/schedules/pause",
+            "POST /v1/schedules/resume",
+            "DELETE /v1/schedules/{id}",
+            "POST /v1/schedules/{id}/fire",
+            "POST /v1/schedules/{id}/pause",
+            "POST /v1/schedules/{id}/resume",
+        ];
         assert_eq!(
             scopes.remove(&Scope::Act).unwrap(),
-            [&act.map(str::to_owned)[..], &of_queues].concat()
+            [&act.map(str::to_owned)[..], &of_queues, &of_schedules.map(str::to_owned)].concat()
         );
     }
 }

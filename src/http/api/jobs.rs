@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::caller::Caller;
-use super::extract::{Id, InPath, Query};
+use super::extract::{Id, InPath, Query, flag, flag_schema, time};
 use super::state::Api;
 use crate::http::server::Problem;
 use crate::http::server::account::Account;
 use crate::store::reader::list::{self, Cursor};
 use crate::store::reader::lookup::Place;
-use crate::units::{parse_time_ms, quote};
+use crate::units::quote;
 use crate::view;
 
 /// The default length of a page.
@@ -110,13 +110,6 @@ pub(super) struct Shown {
     body: Option<String>,
 }
 
-fn flag_schema() -> utoipa::openapi::Object {
-    utoipa::openapi::ObjectBuilder::new()
-        .schema_type(utoipa::openapi::Type::String)
-        .enum_values(Some(["0", "1"]))
-        .build()
-}
-
 /// Show a job
 #[utoipa::path(get, path = "/v1/jobs/{id}", tag = "jobs", params(InPath, Shown), responses(
     (status = 200, body = view::Job, description = "The job"),
@@ -128,13 +121,7 @@ pub(super) async fn show(
     Id(id): Id,
     Query(shown): Query<Shown>,
 ) -> Result<Json<view::Job>, Problem> {
-    let with_body = match shown.body.as_deref() {
-        None | Some("0") => false,
-        Some("1") => true,
-        Some(other) => {
-            return Err(Problem::bad(format!("body: {} is neither 1 nor 0", quote(other))));
-        }
-    };
+    let with_body = flag("body", shown.body.as_deref())?.unwrap_or(false);
     let found =
         api.inner.apply.find(&id).await?.filter(|found| caller.sees(found.job())).ok_or_else(
             || {
@@ -163,11 +150,6 @@ impl Filter {
                     ))
                 })?,
         };
-        let time = |name: &str, text: Option<String>| {
-            text.map(|text| parse_time_ms(&text))
-                .transpose()
-                .map_err(|why| Problem::bad(format!("{name}: {why}")))
-        };
         let limit = self.limit.unwrap_or(DEFAULT_PAGE_JOBS);
         if !(1..=MAX_PAGE_JOBS).contains(&limit) {
             return Err(Problem::bad(format!("limit: {limit} is not from 1 to {MAX_PAGE_JOBS}")));
@@ -178,8 +160,8 @@ impl Filter {
         });
         Ok(list::Query {
             place,
-            from_ms: time("from", self.from)?,
-            to_ms: time("to", self.to)?,
+            from_ms: time("from", self.from.as_deref())?,
+            to_ms: time("to", self.to.as_deref())?,
             target: self.target,
             queue: self.queue,
             queues: None,

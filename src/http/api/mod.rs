@@ -2,9 +2,9 @@
 //!
 //! - `state`: the state that the calls share; `guard`: authentication; `caller`: the caller, and
 //!   the rights of the token.
-//! - `routes`: the calls, a file a resource: `jobs`, `new_jobs`, `actions`, `pop`, `leases`,
-//!   `queues`, `horizon`, `stats`, `events` with its `feed`; [`rates`]: the work of this instance
-//!   per second.
+//! - `routes`: the calls, a file a resource: `jobs`, `new_jobs` with its `job_request`, `actions`,
+//!   `schedules`, `pop`, `leases`, `queues`, `horizon`, `stats`, `events` with its `feed`;
+//!   [`rates`]: the work of this instance per second.
 //! - `extract`, `text`, `empty`, `one_or_many` and `queue_name` read the arguments of calls;
 //!   [`openapi`] describes the calls.
 
@@ -18,6 +18,7 @@ mod feed;
 pub(crate) mod fuzz;
 pub(crate) mod guard;
 mod horizon;
+mod job_request;
 mod jobs;
 mod leases;
 mod new_jobs;
@@ -28,6 +29,7 @@ mod queue_name;
 mod queues;
 pub mod rates;
 pub(super) mod routes;
+mod schedules;
 mod state;
 mod stats;
 mod text;

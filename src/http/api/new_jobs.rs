@@ -1,90 +1,35 @@
 //! `POST /v1/jobs`
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use dwell_connectors::Message;
 use futures_util::{StreamExt, stream};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use utoipa::openapi::schema::{AnyOfBuilder, OneOfBuilder, SchemaType};
 use utoipa::openapi::{ArrayBuilder, ObjectBuilder, Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::caller::Caller;
-use super::empty;
+use super::job_request::NewJobRequest;
 use super::one_or_many::{self, OneOrMany};
 use super::state::Api;
-use super::text::{Text, TextOrBytes, decode, header_values};
 use crate::apply::{Apply, BoundedRetry};
 use crate::http::server::Problem;
 use crate::http::server::account::Account;
-use crate::job::{Job, JobId, Verdict, is_queue_name};
-use crate::request::{Code, NewJob, Rejection, Request, RequestRules, from_fields};
+use crate::job::{Job, JobId, Verdict};
+use crate::request::{NewJob, Rejection, Request};
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::batch::Answer;
-use crate::units::{quote, quote_address};
+use crate::store::reader::lookup::Place;
 use crate::view;
 
 /// The memory of a job's headers as JSON values and as text, in multiples of their size.
 const MEMORY_PER_HEADER_BYTE: usize = 3;
 /// The most jobs of an array that are read from the store at once.
 const CONCURRENT_LOOKUPS: usize = 32;
-
-/// A new job. Values have the form of the `delay-*` headers of a message and obey the same rules.
-#[derive(Debug, Deserialize, ToSchema)]
-#[schema(as = NewJob)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NewJobRequest {
-    /// The job's id: 1 to 256 bytes without control characters; by default generated
-    #[schema(min_length = 1, max_length = 256)]
-    id: Option<String>,
-    /// The delay from receipt, by Redis's clock: `90s`, `1h30m`, `PT15M`, or milliseconds. Either
-    /// this or `until`
-    #[serde(rename = "for")]
-    #[schema(example = "5m")]
-    delay_for: Option<Text>,
-    /// The due time: RFC 3339 with an offset, or epoch milliseconds
-    until: Option<Text>,
-    /// The target: Kafka topic, NATS subject, AMQP routing key
-    #[schema(example = "orders.close")]
-    target: Option<String>,
-    /// The AMQP exchange; empty is the default exchange, whose routing key is a queue
-    exchange: Option<String>,
-    /// The `[brokers.NAME]` to publish to; optional if the settings have one ingest or one broker
-    broker: Option<String>,
-    /// The queue from which consumers fetch the job, instead of `target`, `exchange` and `broker`
-    #[schema(min_length = 1, max_length = 255, pattern = r"^[A-Za-z0-9._-]+$")]
-    queue: Option<String>,
-    /// The Kafka key: text, or `{"base64": "…"}`
-    key: Option<TextOrBytes>,
-    /// The headers by name: text, a number, a boolean, null, `{"base64": "…"}`, or a list of these
-    /// for a repeated name (AMQP: a value of type list)
-    #[serde(default, deserialize_with = "empty::object")]
-    #[schema(schema_with = empty::object_schema, required = false)]
-    headers: BTreeMap<String, serde_json::Value>,
-    /// The time to run: how long one attempt may take until it is confirmed
-    ttr: Option<Text>,
-    /// The waits between attempts; empty for a single attempt
-    retry: Option<Vec<Text>>,
-    /// Who confirms an attempt: `broker` or `consumer`
-    confirm: Option<String>,
-    /// What happens to a job that is overdue by more than `max_late` at its first attempt: `fire`,
-    /// `drop` or `dead`
-    late: Option<String>,
-    /// How long the job may be overdue at its first attempt
-    max_late: Option<Text>,
-    /// What happens if the id exists: `replace`, `keep` or `reject`
-    on_conflict: Option<String>,
-    /// The body as text. Either this or `body_base64`
-    body: Option<String>,
-    /// The body in base64
-    body_base64: Option<String>,
-}
 
 /// A new job, or an array. The array may hold anything: each element has its own answer.
 pub(super) struct NewJobsRequest;
@@ -137,7 +82,7 @@ pub(super) enum Element {
 #[utoipa::path(post, path = "/v1/jobs", tag = "jobs", request_body = NewJobsRequest, responses(
     (status = 201, body = view::Job, description = "`added` or `replaced`", headers(("location" = String, description = "The job"))),
     (status = 200, body = Scheduled, description = "`duplicate` or `kept`: nothing changed; or the answers to an array"),
-    (status = 409, body = Problem, content_type = "application/problem+json", description = "`conflict`: the id exists, and `on_conflict` is `reject`"),
+    (status = 409, body = Problem, content_type = "application/problem+json", description = "`conflict`: the id exists, and `on_conflict` is `reject`; or a recurring schedule has the id"),
     (status = 413, body = Problem, content_type = "application/problem+json", description = "`body_too_large`"),
     (status = 429, body = Problem, content_type = "application/problem+json", description = "`queue_full`: the queue has `max_jobs` jobs",
         headers(("retry-after" = String, description = "When to try again, in seconds"))),
@@ -170,8 +115,8 @@ async fn one(
     let shown = stored(api, caller, account, &id, job, answer).await?;
     match answer.verdict {
         Verdict::Added | Verdict::Replaced => {
-            Ok((StatusCode::CREATED, [(header::LOCATION, location(id.as_str()))], Json(shown))
-                .into_response())
+            let location = location("jobs", id.as_str());
+            Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(shown)).into_response())
         }
         _ => Ok(Json(shown).into_response()),
     }
@@ -225,10 +170,7 @@ async fn many(
 
 /// The request as the rules have it, if the caller may send it.
 fn allowed(api: &Api, caller: &Caller, new: NewJobRequest, now_ms: i64) -> Result<NewJob, Problem> {
-    match &new.queue {
-        Some(queue) => caller.check_queue(queue)?,
-        None => caller.check_targets()?,
-    }
+    caller.check_receiver(new.queue())?;
     // A job of others is neither replaced nor shown.
     Ok(NewJob { own_queues: caller.own_queues(), ..new.read(&api.inner.rules, now_ms)? })
 }
@@ -276,92 +218,29 @@ async fn stored(
     account.grow(
         found.as_ref().map_or(0, |found| found.job().headers.footprint() * MEMORY_PER_HEADER_BYTE),
     )?;
-    let found = found.map(|found| view::Job::of(&found, retry_ms));
     if answer.verdict == Verdict::Conflict {
-        return Err(Problem::from(Rejection::conflict(id)).job(found));
+        // A dead job stands in nobody's way.
+        let found = found.filter(|found| found.place != Place::Dead);
+        let Some(found) = found else { return Err(api.conflict_with_schedule(caller, id).await?) };
+        let problem = Problem::from(Rejection::conflict(id));
+        return Err(problem.job(Some(view::Job::of(&found, retry_ms))));
     }
+    let found = found.map(|found| view::Job::of(&found, retry_ms));
     // The job may be gone already.
     Ok(found.unwrap_or_else(|| {
         view::Job::asked(id, job, answer.due_ms.unwrap_or_default(), i64::MIN, retry_ms)
     }))
 }
 
-/// The path of a job; reserved characters are escaped.
-fn location(id: &str) -> String {
+/// The path of a job or a schedule in its collection; reserved characters are escaped.
+pub(super) fn location(collection: &str, id: &str) -> String {
     let escape = |byte: u8| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
             char::from(byte).to_string()
         }
         _ => format!("%{byte:02X}"),
     };
-    format!("/v1/jobs/{}", id.bytes().map(escape).collect::<String>())
-}
-
-impl NewJobRequest {
-    /// The request as the rules have it.
-    pub(super) fn read(self, rules: &RequestRules, now_ms: i64) -> Result<NewJob, Problem> {
-        // Headers of messages are taken without the white space around them.
-        if let Some(queue) = self.queue.as_ref().filter(|queue| !is_queue_name(queue)) {
-            let detail = format!(
-                "queue: {} is not the name of a queue: write 1 to 255 of A-Z a-z 0-9 . _ -",
-                quote_address(queue)
-            );
-            return Err(Rejection::new(Code::BadQueue, detail).into());
-        }
-        if let Some(broker) = self.broker.as_ref().filter(|broker| broker.trim() != **broker) {
-            return Err(Rejection::new(
-                Code::UnknownBroker,
-                format!("broker: no [brokers] of the settings is {}", quote_address(broker)),
-            )
-            .into());
-        }
-        let body = match (self.body, self.body_base64) {
-            (Some(_), Some(_)) => {
-                return Err(Problem::bad(
-                    "the request has both `body` and `body_base64`: send one",
-                ));
-            }
-            (Some(text), None) => Bytes::from(text),
-            (None, Some(base64)) => {
-                decode(&base64).map_err(|why| Problem::bad(format!("body_base64: {why}")))?
-            }
-            (None, None) => Bytes::new(),
-        };
-        let broker = self.broker.as_deref().unwrap_or(&rules.ingest.broker);
-        let has_lists = self.queue.is_none()
-            && rules.brokers.get(broker).is_some_and(|broker| broker.capabilities().typed_headers);
-        let mut message = Message::new(body);
-        message.key = self.key.map(|key| key.0);
-        for (name, value) in self.headers {
-            let bad =
-                |why| Rejection::new(Code::BadHeader, format!("header {}: {why}", quote(&name)));
-            let values = header_values(value, has_lists).map_err(bad)?;
-            values.into_iter().for_each(|value| message.headers.push(name.clone(), value));
-        }
-        let retry = self.retry.map(|waits| match waits.is_empty() {
-            true => "none".to_owned(),
-            false => waits.into_iter().map(|wait| wait.0).collect::<Vec<_>>().join(","),
-        });
-        let text = |text: Option<Text>| text.map(|text| text.0);
-        let fields = [
-            ("id", self.id),
-            ("for", text(self.delay_for)),
-            ("until", text(self.until)),
-            ("target", self.target),
-            ("exchange", self.exchange),
-            ("broker", self.broker),
-            ("queue", self.queue),
-            ("ttr", text(self.ttr)),
-            ("retry", retry),
-            ("confirm", self.confirm),
-            ("late", self.late),
-            ("max-late", text(self.max_late)),
-            ("on-conflict", self.on_conflict),
-        ];
-        let given: Vec<(&str, String)> =
-            fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-        Ok(from_fields(&given, &message, rules, now_ms)?)
-    }
+    format!("/v1/{collection}/{}", id.bytes().map(escape).collect::<String>())
 }
 
 #[cfg(test)]
@@ -370,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_location_holds_any_id() {
-        assert_eq!(location("a-b.c_d~1"), "/v1/jobs/a-b.c_d~1");
-        assert_eq!(location("a/b?ü"), "/v1/jobs/a%2Fb%3F%C3%BC");
+        assert_eq!(location("jobs", "a-b.c_d~1"), "/v1/jobs/a-b.c_d~1");
+        assert_eq!(location("schedules", "a/b?ü"), "/v1/schedules/a%2Fb%3F%C3%BC");
     }
 }

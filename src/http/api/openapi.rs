@@ -36,7 +36,8 @@ fn api() -> OpenApi {
     let mut license = License::new("Apache-2.0");
     license.identifier = Some("Apache-2.0".to_owned());
     api.info.license = Some(license);
-    api.tags = Some(vec![Tag::new("jobs"), Tag::new("queues"), Tag::new("state")]);
+    api.tags =
+        Some(vec![Tag::new("jobs"), Tag::new("schedules"), Tag::new("queues"), Tag::new("state")]);
     let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
     let components = api.components.get_or_insert_default();
     components.security_schemes.insert("token".to_owned(), RefOr::T(bearer));
@@ -45,7 +46,8 @@ fn api() -> OpenApi {
     api.security =
         Some(vec![SecurityRequirement::default(), SecurityRequirement::new("token", none)]);
     for item in api.paths.paths.values_mut() {
-        let operations = [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete];
+        let operations =
+            [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete];
         for operation in operations.into_iter().flatten() {
             for (status, description) in [
                 ("400", "The request is not valid; `code` names the violated rule of requests"),

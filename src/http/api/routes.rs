@@ -3,6 +3,7 @@
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::schedules::{self, list, many, preview, put, show};
 use super::state::Api;
 use super::{actions, events, horizon, jobs, leases, new_jobs, pop, queues, stats};
 
@@ -15,6 +16,14 @@ pub(in crate::http) fn calls() -> OpenApiRouter<Api> {
         .routes(routes!(actions::finish))
         .routes(routes!(actions::fail))
         .routes(routes!(actions::requeue))
+        .routes(routes!(schedules::list::list))
+        .routes(routes!(schedules::preview::preview))
+        .routes(routes!(schedules::many::pause))
+        .routes(routes!(schedules::many::resume))
+        .routes(routes!(schedules::show::show, schedules::put::put, schedules::actions::cancel))
+        .routes(routes!(schedules::actions::fire))
+        .routes(routes!(schedules::actions::pause))
+        .routes(routes!(schedules::actions::resume))
         .routes(routes!(pop::pop))
         .routes(routes!(leases::leases))
         .routes(routes!(queues::list))

@@ -39,6 +39,9 @@ pub struct Problem {
     /// For `conflict`: the existing job.
     #[serde(skip_serializing_if = "Option::is_none")]
     job: Option<Box<view::Job>>,
+    /// For `conflict`: the existing recurring schedule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schedule: Option<Box<view::Schedule>>,
     /// Of a pop that fails: the results of its acknowledgements that were carried out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<view::LeaseResult>>)]
@@ -57,6 +60,7 @@ impl Problem {
             detail: detail.into(),
             code: None,
             job: None,
+            schedule: None,
             results: None,
         }
     }
@@ -105,6 +109,13 @@ impl Problem {
     #[must_use]
     pub fn job(mut self, job: Option<view::Job>) -> Self {
         self.job = job.map(Box::new);
+        self
+    }
+
+    /// Adds the existing recurring schedule.
+    #[must_use]
+    pub fn schedule(mut self, schedule: Option<view::Schedule>) -> Self {
+        self.schedule = schedule.map(Box::new);
         self
     }
 

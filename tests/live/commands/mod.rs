@@ -11,6 +11,7 @@ mod ls;
 mod permissions;
 mod queues;
 mod ready;
+mod schedules;
 mod send;
 mod show;
 mod start;
