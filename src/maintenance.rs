@@ -3,14 +3,17 @@
 //! the sidecar has:
 //!
 //! - `gauges`: updates the gauges of the namespace.
+//! - `declared`: the recurring schedules of the settings. `schedules`: the gauges of schedules.
 //! - `queues`: what the counts of queues say.
 //! - `max_jobs`: finds the queues that are full.
 //!
 //! `start` starts them all, with the listener for the wake-ups of other instances.
 
+mod declared;
 pub mod gauges;
 mod max_jobs;
 mod queues;
+mod schedules;
 
 use std::sync::Arc;
 
@@ -18,18 +21,23 @@ use dwell_store::maintenance::Maintenance;
 use dwell_store::maintenance::counts::CountOptions;
 use dwell_store::maintenance::rescue::RescueOptions;
 use dwell_store::maintenance::retention::RetentionOptions;
+use dwell_store::maintenance::spawner::SpawnOptions;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Delivery, Settings};
+use crate::apply::Apply;
+use crate::config::{Delivery, Queues, Settings};
 use crate::dispatch::lease_of;
 use crate::fleet::{self, Fleet, WakeUps};
 use crate::request::FullQueues;
 use crate::store::Store;
+use crate::store::due_set::DueSet;
 use crate::store::meta::SweepRules;
+use crate::store::wake_up::WakeUp;
 use crate::telemetry::Events;
 use crate::units::show_duration_ms;
+use declared::DeclaredSchedules;
 use gauges::JobGauges;
 use max_jobs::MaxJobs;
 use queues::QueueGauges;
@@ -39,6 +47,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) settings: &'a Settings,
     /// This instance delivers jobs.
     pub(crate) delivers: bool,
+    pub(crate) apply: Apply,
     pub(crate) events: &'a Events,
     pub(crate) fleet: watch::Sender<Fleet>,
     pub(crate) wake_ups: WakeUps,
@@ -57,10 +66,11 @@ pub(crate) struct Tasks<'a, E> {
 
 /// Starts the tasks of an instance. Each ends with its name.
 pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'_>) {
-    let Parts { settings, delivers, events, fleet, wake_ups } = parts;
+    let Parts { settings, delivers, apply, events, fleet, wake_ups } = parts;
     let metrics = events.metrics();
     let Tasks { store, full_queues, workers, stop, helpers, helpers_stop } = tasks;
-    let gauges = JobGauges::new(store.clone(), metrics.clone(), fleet.subscribe());
+    let gauges = JobGauges::new(store.clone(), metrics.clone(), fleet.subscribe())
+        .with_queues(settings.queues.clone());
     spawn(helpers, "the gauges", gauges.run(helpers_stop.clone()));
     // Queues that cannot be listed now may exist.
     let has_none = matches!(store.reader.queues().await, Ok(queues) if queues.is_empty());
@@ -83,6 +93,14 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
     let is_in_fleet = delivers || !settings.queues.is_empty();
     let rescue =
         is_in_fleet.then(|| rescue_options(&settings.delivery, events.clone(), wake_ups.clone()));
+    let spawner = delivers.then(|| {
+        spawn_options(store, settings.queues.clone(), full_queues, events, wake_ups.clone())
+    });
+    if delivers {
+        let declared = DeclaredSchedules::new(&apply, settings);
+        let run = declared.run(fleet.subscribe(), stop.clone());
+        spawn(workers, "the schedules of the settings", run);
+    }
     let maintenance = Maintenance {
         store: store.clone(),
         fleet,
@@ -90,6 +108,7 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
         retention: retention_options(&settings.delivery),
         counts,
         has_expiry: has_queues,
+        spawn: spawner,
     };
     for task in maintenance.tasks(stop, helpers_stop) {
         spawn(if task.is_drained { &mut *workers } else { &mut *helpers }, task.name, task.run);
@@ -110,6 +129,31 @@ fn spawn<E: Send + 'static>(
         task.await;
         Ok(name)
     });
+}
+
+/// The options of the spawner of occurrences: of schedules for the brokers that this instance
+/// delivers to, and for the queues that it declares.
+fn spawn_options(
+    store: &Arc<Store>,
+    queues: Arc<Queues>,
+    full_queues: &FullQueues,
+    events: &Events,
+    wake_ups: WakeUps,
+) -> SpawnOptions {
+    let (brokers, full_queues) = (store.clone(), full_queues.clone());
+    SpawnOptions {
+        serves: Arc::new(move |set: DueSet<'_>| match set {
+            DueSet::Broker(broker) => brokers.own_brokers().iter().any(|own| own == broker),
+            DueSet::Queue(queue) => queues.get(queue).is_some(),
+        }),
+        is_full: Arc::new(move |queue: &str| full_queues.is_full(queue)),
+        wake: Arc::new(move |heads: Vec<WakeUp>| {
+            let wake_ups = wake_ups.clone();
+            // The spawner must not wait for the other instances.
+            tokio::spawn(async move { wake_ups.wake(heads).await });
+        }),
+        observer: Arc::new(events.clone()),
+    }
 }
 
 /// The options of the rescue by these settings.
