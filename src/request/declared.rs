@@ -11,6 +11,23 @@ use crate::job::Conflict;
 use crate::schedule::NewSchedule;
 
 impl Rejection {
+    /// The setting of a schedule that is wrong: by the code, or what the detail begins with, which
+    /// may be none.
+    pub(crate) fn setting(&self) -> String {
+        match self.code {
+            Code::BadTtr => "ttr".to_owned(),
+            Code::BadRetry => "retry".to_owned(),
+            Code::BodyTooLarge => "body".to_owned(),
+            Code::TargetNotAllowed => "target".to_owned(),
+            Code::UnknownBroker => "broker".to_owned(),
+            Code::BadQueue | Code::UnknownQueue => "queue".to_owned(),
+            _ => {
+                let field = self.detail.split([':', ' ']).next().unwrap_or_default();
+                field.strip_prefix("delay-").unwrap_or(field).replace('-', "_")
+            }
+        }
+    }
+
     /// Whether the rejection follows from the schedule alone, whatever else the settings say.
     pub(crate) fn is_of_schedule(&self) -> bool {
         matches!(self.code, Code::BadSchedule | Code::BadId | Code::BadDelay)

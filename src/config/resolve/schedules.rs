@@ -11,7 +11,8 @@ const DECIDING: [&str; 5] = ["brokers", "ingest", "queues", "delivery", "limits"
 /// The settings of a schedule that say where its jobs go.
 const ROUTE: [&str; 4] = ["target", "exchange", "broker", "queue"];
 /// The first words of a remedy at the end of a rejection.
-const REMEDIES: [&str; 7] = ["write ", "send ", "name ", "add ", "remove ", "declare ", "use "];
+const REMEDIES: [&str; 8] =
+    ["write ", "send ", "name ", "add ", "remove ", "declare ", "use ", "choose "];
 
 impl Resolver<'_> {
     pub(super) fn schedules(&mut self) -> BTreeMap<String, Schedule> {
@@ -46,7 +47,7 @@ impl Resolver<'_> {
                 if !(is_decided && is_routed || rejection.is_of_schedule()) {
                     break;
                 }
-                let setting = setting_of(&rejection.detail);
+                let setting = rejection.setting();
                 let path = ["schedules", name.as_str(), setting.as_str()];
                 let path = if self.layers.is_set(&path) { &path[..] } else { &path[..2] };
                 if self.is_told(&layers::key(path)) {
@@ -60,12 +61,6 @@ impl Resolver<'_> {
             }
         }
     }
-}
-
-/// The setting that the detail of a rejection begins with, which may be none.
-fn setting_of(detail: &str) -> String {
-    let field = detail.split([':', ' ']).next().unwrap_or_default();
-    field.strip_prefix("delay-").unwrap_or(field).replace('-', "_")
 }
 
 /// Splits the detail of a rejection into what is wrong and the remedy.
