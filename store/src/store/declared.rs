@@ -34,6 +34,9 @@ impl Namespace {
         ids: &[JobId],
         option: Option<&'static str>,
     ) -> Result<(), StoreError> {
+        if ids.is_empty() {
+            return Ok(());
+        }
         let now_ms = self.read_clock().await? / 1000;
         for some in ids.chunks(MAX_IDS) {
             let mut command = redis::cmd("ZADD");
