@@ -10,9 +10,8 @@ use super::Check;
 use crate::clock;
 use crate::config::Settings;
 use crate::fleet::serves;
-use crate::job::Job;
 use crate::request::{RequestRules, declared_schedule};
-use crate::schedule::{NewSchedule, StoredSchedule, Timing};
+use crate::schedule::{NewSchedule, StoredSchedule};
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
@@ -83,13 +82,13 @@ impl Plan {
     /// Notes what a start would do with a schedule.
     async fn place(&mut self, store: &Store, new: &NewSchedule) -> Result<(), StoreError> {
         let id = new.id.to_string();
-        if let Some(stored) = store.schedules.find(&new.id).await? {
-            if is_same(&stored, new) {
+        match store.schedules.would_change(new).await? {
+            Some(true) => return Ok(self.changed.push(id)),
+            Some(false) => {
                 self.same += 1;
-            } else {
-                self.changed.push(id);
+                return Ok(());
             }
-            return Ok(());
+            None => {}
         }
         let job = store.reader.find(&new.id).await?;
         // A dead job leaves its id free.
@@ -144,14 +143,6 @@ impl Plan {
         });
         plan.into_iter().chain(taken).chain(over).collect()
     }
-}
-
-/// Whether a start would leave the stored schedule as it is.
-fn is_same(stored: &StoredSchedule, new: &NewSchedule) -> bool {
-    // Expressions that mean the same are equal, however they are written.
-    let timing = |timing: &Timing| Timing { text: String::new(), ..timing.clone() };
-    let job = |job: &Job| Job { created_ms: 0, trace: None, ..job.clone() };
-    timing(&stored.timing) == timing(&new.timing) && job(&stored.job) == job(&new.job)
 }
 
 /// The number of these, and their names.

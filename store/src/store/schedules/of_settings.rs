@@ -1,15 +1,26 @@
-//! Ends a schedule that no settings have any more.
+//! The schedules of settings: what a request would change, and the end of one that no settings have
+//! any more.
 
 use std::time::Duration;
 
-use super::{Change, Changed, Schedules};
+use super::change::{Change, Changed};
+use super::{Schedules, codec};
 use crate::job::JobId;
+use crate::schedule::NewSchedule;
 use crate::store::error::StoreError;
 
 /// How often a schedule is read again that changed meanwhile.
 const MAX_TRIES: usize = 3;
 
 impl Schedules {
+    /// Whether this request would change the schedule of its id, as it is now; `None`: no schedule
+    /// has the id.
+    pub async fn would_change(&self, new: &NewSchedule) -> Result<Option<bool>, StoreError> {
+        let bucket = self.namespace.keys().bucket_of(new.id.as_str());
+        let read = self.read(bucket, std::slice::from_ref(&new.id)).await?.pop().flatten();
+        Ok(read.map(|read| read.digest != codec::digest(new)))
+    }
+
     /// Ends a schedule of the settings that no instance named within `ttl`. Nothing happens to a
     /// schedule that came through another door, nor to one that is named again or changes
     /// meanwhile. The occurrences that were made stay. `None`: it changed again and again, ask
