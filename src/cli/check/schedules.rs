@@ -83,20 +83,16 @@ impl Plan {
     async fn place(&mut self, store: &Store, new: &NewSchedule) -> Result<(), StoreError> {
         let id = new.id.to_string();
         match store.schedules.would_change(new).await? {
-            Some(true) => return Ok(self.changed.push(id)),
-            Some(false) => {
-                self.same += 1;
-                return Ok(());
+            Some(true) => self.changed.push(id),
+            Some(false) => self.same += 1,
+            None => {
+                let job = store.reader.find(&new.id).await?;
+                // A dead job leaves its id free.
+                match job.is_some_and(|job| job.place != Place::Dead) {
+                    true => self.taken.push(id),
+                    false => self.added.push(id),
+                }
             }
-            None => {}
-        }
-        let job = store.reader.find(&new.id).await?;
-        // A dead job leaves its id free.
-        let is_taken = job.is_some_and(|job| job.place != Place::Dead);
-        if is_taken {
-            self.taken.push(id)
-        } else {
-            self.added.push(id)
         }
         Ok(())
     }
