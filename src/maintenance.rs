@@ -96,8 +96,8 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
     let spawner = delivers.then(|| {
         spawn_options(store, settings.queues.clone(), full_queues, events, wake_ups.clone())
     });
-    if delivers {
-        let declared = DeclaredSchedules::new(&apply, settings);
+    if delivers || !settings.schedules.is_empty() {
+        let declared = DeclaredSchedules::new(&apply, settings, delivers);
         let run = declared.run(fleet.subscribe(), stop.clone());
         spawn(workers, "the schedules of the settings", run);
     }

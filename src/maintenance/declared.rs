@@ -3,7 +3,8 @@
 //!
 //! Each round names the schedules of this instance in the store, then stores those that are not
 //! stored yet, and ends those that no instance has named for [`DECLARATION_TTL`]. So a schedule
-//! outlives a deploy in which the new instances start before or after the old ones have ended.
+//! outlives a deploy in which the new instances start before or after the old ones have ended. An
+//! instance that delivers nothing only names its schedules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub(super) struct DeclaredSchedules {
     /// Those that are ids. The settings have been checked, so all are.
     ids: Vec<JobId>,
     rules: RequestRules,
+    /// Whether this instance stores and ends schedules: it delivers jobs.
+    delivers: bool,
     /// A schedule that nobody named for so long is in no settings.
     ttl: Duration,
     /// When the schedules of this instance were last named in the store.
@@ -51,7 +54,7 @@ pub(super) struct DeclaredSchedules {
 impl DeclaredSchedules {
     /// Makes an agent; [`DeclaredSchedules::run`] starts it.
     #[must_use]
-    pub(super) fn new(apply: &Apply, settings: &Settings) -> Self {
+    pub(super) fn new(apply: &Apply, settings: &Settings, delivers: bool) -> Self {
         let ids = settings.schedules.keys().filter_map(|name| JobId::new(name.as_str()).ok());
         DeclaredSchedules {
             ids: ids.collect(),
@@ -59,6 +62,7 @@ impl DeclaredSchedules {
             apply: apply.clone(),
             schedules: settings.schedules.clone(),
             rules: RequestRules::direct(settings),
+            delivers,
             ttl: DECLARATION_TTL,
             named: None,
             left: BTreeSet::new(),
@@ -71,8 +75,10 @@ impl DeclaredSchedules {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                done = self.round() => if let Err(error) = done {
-                    tracing::debug!(%error, "the schedules of the settings could not be looked after");
+                done = self.round() => {
+                    if let Err(error) = done {
+                        tracing::debug!(%error, "the schedules of the settings could not be looked after");
+                    }
                 }
             }
             let pause = fleet.borrow().spread(ROUND_INTERVAL).min(MAX_ROUND_INTERVAL);
@@ -94,6 +100,10 @@ impl DeclaredSchedules {
         }
         self.store.declare_schedules(&self.ids).await?;
         let named = Some(clock::now());
+        if !self.delivers {
+            self.named = named;
+            return Ok(());
+        }
         self.put().await;
         if was_heard {
             self.named = named;

@@ -40,7 +40,7 @@ impl Resolver<'_> {
             if self.is_told(&key_of("schedule")) {
                 schedule.leave_out("schedule");
             }
-            let is_routed = !ROUTE.iter().any(|setting| self.is_told(&key_of(setting)));
+            let is_routed = !ROUTE.iter().any(|setting| self.is_told(&key_of(*setting)));
             // At the epoch: an end that has passed is no mistake in the settings.
             while let Err(rejection) = crate::request::declared_schedule(name, &schedule, &rules, 0)
             {

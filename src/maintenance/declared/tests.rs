@@ -70,11 +70,11 @@ async fn a_restart_changes_nothing() {
     let redis = RedisServer::start(RedisOptions::default()).await.unwrap();
     let (apply, settings) =
         (apply(&redis).await, settings(&redis, &hourly(&["a", "reports of ü"])));
-    DeclaredSchedules::new(&apply, &settings).round().await.unwrap();
+    DeclaredSchedules::new(&apply, &settings, true).round().await.unwrap();
     let before = [found(&apply, "a").await.unwrap(), found(&apply, "reports of ü").await.unwrap()];
     assert!(before.iter().all(|schedule| schedule.from_settings), "{before:?}");
     let paused = apply.store.schedules.pause(&before[0].id, Some("why"), None).await.unwrap();
-    DeclaredSchedules::new(&apply, &settings).round().await.unwrap();
+    DeclaredSchedules::new(&apply, &settings, true).round().await.unwrap();
     let after = [found(&apply, "a").await, found(&apply, "reports of ü").await];
     assert_eq!(after, [paused, Some(before[1].clone())], "a paused one stays paused");
 }
@@ -86,7 +86,7 @@ async fn what_no_settings_have_any_more_is_ended_and_nothing_else() {
     let ttl = Duration::from_secs(2);
     let of = |names: &[&str]| DeclaredSchedules {
         ttl,
-        ..DeclaredSchedules::new(&apply, &settings(&redis, &hourly(names)))
+        ..DeclaredSchedules::new(&apply, &settings(&redis, &hourly(names)), true)
     };
     of(&["left", "taken", "both"]).round().await.unwrap();
     // Another door changes one of them, and has one of its own.
@@ -120,7 +120,7 @@ async fn a_start_puts_back_what_was_cancelled_and_waits_for_a_job_of_its_id() {
     let redis = RedisServer::start(RedisOptions::default()).await.unwrap();
     let (apply, settings) = (apply(&redis).await, settings(&redis, &hourly(&["a"])));
     let id = JobId::new("a").unwrap();
-    let mut agent = DeclaredSchedules::new(&apply, &settings);
+    let mut agent = DeclaredSchedules::new(&apply, &settings, true);
     agent.round().await.unwrap();
     let cancel = || Request::Act(Act::new(Action::Cancel, id.clone()));
     assert_eq!(apply.one(cancel()).await.unwrap().verdict, Verdict::Cancelled);
@@ -130,7 +130,7 @@ async fn a_start_puts_back_what_was_cancelled_and_waits_for_a_job_of_its_id() {
     let job = crate::job::Job::for_queue("q", "x");
     let new_job = crate::request::NewJob::new(job, crate::job::Due::In(3_600_000)).id(id.clone());
     apply.store.queue.schedule(&[new_job]).await.unwrap();
-    let mut agent = DeclaredSchedules::new(&apply, &settings);
+    let mut agent = DeclaredSchedules::new(&apply, &settings, true);
     agent.round().await.unwrap();
     assert_eq!(found(&apply, "a").await, None, "a job has the id");
     assert_eq!(apply.one(cancel()).await.unwrap().verdict, Verdict::Cancelled);
@@ -144,7 +144,27 @@ async fn a_schedule_whose_end_has_passed_is_not_stored_and_is_no_mistake() {
     let apply = apply(&redis).await;
     let mut set = hourly(&["over", "a"]);
     set.push(("over", "end", "2026-01-01T00:00:00Z"));
-    DeclaredSchedules::new(&apply, &settings(&redis, &set)).round().await.unwrap();
+    DeclaredSchedules::new(&apply, &settings(&redis, &set), true).round().await.unwrap();
     assert_eq!(found(&apply, "over").await, None);
     assert!(found(&apply, "a").await.is_some());
+}
+
+#[tokio::test]
+async fn an_instance_that_delivers_nothing_stores_none_and_keeps_its_own_alive() {
+    let redis = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let apply = apply(&redis).await;
+    let ttl = Duration::from_secs(2);
+    let of = |names: &[&str], delivers: bool| DeclaredSchedules {
+        ttl,
+        ..DeclaredSchedules::new(&apply, &settings(&redis, &hourly(names)), delivers)
+    };
+    of(&["kept", "left"], true).round().await.unwrap();
+    let (mut ingests, mut delivers) = (of(&["kept", "never"], false), of(&[], true));
+    ingests.round().await.unwrap();
+    tokio::join!(
+        until_ended(&mut ingests, &apply, "left"),
+        until_ended(&mut delivers, &apply, "left")
+    );
+    assert!(found(&apply, "kept").await.is_some(), "the settings of a living instance have it");
+    assert_eq!(found(&apply, "never").await, None);
 }
