@@ -1,5 +1,5 @@
-//! The tasks that keep a namespace in order. Heartbeat, rescue, retention, counts and expiry are in
-//! `dwell_store::maintenance`, a file each. Here are their options by the settings, and what only
+//! The tasks that keep a namespace in order. Heartbeat, rescue, retention, counts, expiry and the
+//! spawner are in `dwell_store::maintenance`, a file each. Here are their options by the settings, and what only
 //! the sidecar has:
 //!
 //! - `gauges`: updates the gauges of the namespace.
@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::apply::Apply;
-use crate::config::{Delivery, Queues, Settings};
+use crate::config::{Delivery, Settings};
 use crate::dispatch::lease_of;
 use crate::fleet::{self, Fleet, WakeUps};
 use crate::request::FullQueues;
@@ -93,8 +93,11 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
     let is_in_fleet = delivers || !settings.queues.is_empty();
     let rescue =
         is_in_fleet.then(|| rescue_options(&settings.delivery, events.clone(), wake_ups.clone()));
-    let spawner = delivers.then(|| {
-        spawn_options(store, settings.queues.clone(), full_queues, events, wake_ups.clone())
+    let spawner = is_in_fleet.then(|| SpawnOptions {
+        serves: served(store, settings, delivers),
+        is_full: is_full(full_queues.clone()),
+        wake: wake(wake_ups.clone()),
+        observer: Arc::new(events.clone()),
     });
     if delivers || !settings.schedules.is_empty() {
         let declared = DeclaredSchedules::new(&apply, settings, delivers);
@@ -131,31 +134,6 @@ fn spawn<E: Send + 'static>(
     });
 }
 
-/// The options of the spawner of occurrences: of schedules for the brokers that this instance
-/// delivers to, and for the queues that it declares.
-fn spawn_options(
-    store: &Arc<Store>,
-    queues: Arc<Queues>,
-    full_queues: &FullQueues,
-    events: &Events,
-    wake_ups: WakeUps,
-) -> SpawnOptions {
-    let (brokers, full_queues) = (store.clone(), full_queues.clone());
-    SpawnOptions {
-        serves: Arc::new(move |set: DueSet<'_>| match set {
-            DueSet::Broker(broker) => brokers.own_brokers().iter().any(|own| own == broker),
-            DueSet::Queue(queue) => queues.get(queue).is_some(),
-        }),
-        is_full: Arc::new(move |queue: &str| full_queues.is_full(queue)),
-        wake: Arc::new(move |heads: Vec<WakeUp>| {
-            let wake_ups = wake_ups.clone();
-            // The spawner must not wait for the other instances.
-            tokio::spawn(async move { wake_ups.wake(heads).await });
-        }),
-        observer: Arc::new(events.clone()),
-    }
-}
-
 /// The options of the rescue by these settings.
 #[must_use]
 pub fn rescue_options(rules: &Delivery, events: Events, wake_ups: WakeUps) -> RescueOptions {
@@ -165,6 +143,32 @@ pub fn rescue_options(rules: &Delivery, events: Events, wake_ups: WakeUps) -> Re
         observer: Arc::new(events),
         readers: Arc::new(wake_ups),
     }
+}
+
+type Serves = Arc<dyn Fn(DueSet<'_>) -> bool + Send + Sync>;
+
+/// Whose schedules an instance makes: those of the brokers that it delivers to, and of the queues
+/// that it declares.
+fn served(store: &Store, settings: &Settings, delivers: bool) -> Serves {
+    let brokers = if delivers { store.own_brokers().to_vec() } else { Vec::new() };
+    let queues = settings.queues.clone();
+    Arc::new(move |set: DueSet<'_>| match set {
+        DueSet::Broker(broker) => brokers.iter().any(|own| own == broker),
+        DueSet::Queue(queue) => queues.get(queue).is_some(),
+    })
+}
+
+fn is_full(full_queues: FullQueues) -> Arc<dyn Fn(&str) -> bool + Send + Sync> {
+    Arc::new(move |queue: &str| full_queues.is_full(queue))
+}
+
+/// Wakes the readers of what was made. A task: a master that hangs delays its wake-ups, and nothing
+/// else.
+fn wake(wake_ups: WakeUps) -> Arc<dyn Fn(Vec<WakeUp>) + Send + Sync> {
+    Arc::new(move |heads: Vec<WakeUp>| {
+        let wake_ups = wake_ups.clone();
+        tokio::spawn(async move { wake_ups.wake(heads).await });
+    })
 }
 
 /// The options of the retention by these settings.
