@@ -7,6 +7,7 @@
 //! `resolve` reads the sections, checks the rules between settings, and makes [`Settings`].
 
 mod brokers;
+mod content;
 mod defaults;
 mod delivery;
 mod ingest;
@@ -18,6 +19,7 @@ mod process;
 mod queues;
 mod resolve;
 mod rules;
+mod schedules;
 mod secret;
 mod shape;
 #[cfg(all(test, feature = "nats", feature = "kafka"))]
@@ -32,6 +34,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use brokers::Broker;
+pub(crate) use content::decode as decode_base64;
+pub use content::{HeaderTexts, TextOrBytes};
 pub use delivery::Delivery;
 pub use dwell_store::config::{Durability, Redis, RedisMode};
 pub use ingest::{DelayFrom, DeliverTo, Format, IdFrom, Ingest, MissingDelay};
@@ -40,6 +44,7 @@ pub use listeners::{Compat, Http, Probes};
 pub use problem::Problem;
 pub use process::{Runtime, Shutdown};
 pub use queues::{QueueRules, Queues};
+pub use schedules::{CatchUp, Overlap, Schedule};
 use schemars::JsonSchema;
 pub(crate) use secret::{Mask, read as read_secret};
 use serde::{Deserialize, Serialize};
@@ -157,6 +162,10 @@ pub struct Settings {
     /// pattern, and of several patterns the one with the most characters besides `*`.
     #[schemars(with = "BTreeMap<String, QueueRules>")]
     pub queues: Arc<Queues>,
+    /// Recurring schedules that an instance which delivers jobs stores at its start, each with its
+    /// id as its name: up to 240 bytes, in quotes where it holds other than letters, digits, `-`
+    /// and `_`. One that is no longer in the settings of any instance is ended.
+    pub schedules: BTreeMap<String, Schedule>,
     /// How due jobs are published.
     pub delivery: Delivery,
     /// The limits of a request.

@@ -3,14 +3,17 @@
 //! the sidecar has:
 //!
 //! - `gauges`: updates the gauges of the namespace.
+//! - `declared`: the recurring schedules of the settings. `schedules`: the gauges of schedules.
 //! - `queues`: what the counts of queues say.
 //! - `max_jobs`: finds the queues that are full.
 //!
 //! `start` starts them all, with the listener for the wake-ups of other instances.
 
+mod declared;
 pub mod gauges;
 mod max_jobs;
 mod queues;
+mod schedules;
 
 use std::sync::Arc;
 
@@ -23,6 +26,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::apply::Apply;
 use crate::config::{Delivery, Settings};
 use crate::dispatch::lease_of;
 use crate::fleet::{self, Fleet, WakeUps};
@@ -33,6 +37,7 @@ use crate::store::meta::SweepRules;
 use crate::store::wake_up::WakeUp;
 use crate::telemetry::Events;
 use crate::units::show_duration_ms;
+use declared::DeclaredSchedules;
 use gauges::JobGauges;
 use max_jobs::MaxJobs;
 use queues::QueueGauges;
@@ -42,6 +47,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) settings: &'a Settings,
     /// This instance delivers jobs.
     pub(crate) delivers: bool,
+    pub(crate) apply: Apply,
     pub(crate) events: &'a Events,
     pub(crate) fleet: watch::Sender<Fleet>,
     pub(crate) wake_ups: WakeUps,
@@ -60,10 +66,11 @@ pub(crate) struct Tasks<'a, E> {
 
 /// Starts the tasks of an instance. Each ends with its name.
 pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'_>) {
-    let Parts { settings, delivers, events, fleet, wake_ups } = parts;
+    let Parts { settings, delivers, apply, events, fleet, wake_ups } = parts;
     let metrics = events.metrics();
     let Tasks { store, full_queues, workers, stop, helpers, helpers_stop } = tasks;
-    let gauges = JobGauges::new(store.clone(), metrics.clone(), fleet.subscribe());
+    let gauges = JobGauges::new(store.clone(), metrics.clone(), fleet.subscribe())
+        .with_queues(settings.queues.clone());
     spawn(helpers, "the gauges", gauges.run(helpers_stop.clone()));
     // Queues that cannot be listed now may exist.
     let has_none = matches!(store.reader.queues().await, Ok(queues) if queues.is_empty());
@@ -86,12 +93,17 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
     let is_in_fleet = delivers || !settings.queues.is_empty();
     let rescue =
         is_in_fleet.then(|| rescue_options(&settings.delivery, events.clone(), wake_ups.clone()));
-    let spawn = is_in_fleet.then(|| SpawnOptions {
+    let spawner = is_in_fleet.then(|| SpawnOptions {
         serves: served(store, settings, delivers),
         is_full: is_full(full_queues.clone()),
         wake: wake(wake_ups.clone()),
         observer: Arc::new(events.clone()),
     });
+    if delivers || !settings.schedules.is_empty() {
+        let declared = DeclaredSchedules::new(&apply, settings, delivers);
+        let run = declared.run(fleet.subscribe(), stop.clone());
+        spawn(workers, "the schedules of the settings", run);
+    }
     let maintenance = Maintenance {
         store: store.clone(),
         fleet,
@@ -99,7 +111,7 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
         retention: retention_options(&settings.delivery),
         counts,
         has_expiry: has_queues,
-        spawn,
+        spawn: spawner,
     };
     for task in maintenance.tasks(stop, helpers_stop) {
         spawn(if task.is_drained { &mut *workers } else { &mut *helpers }, task.name, task.run);

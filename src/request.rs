@@ -11,9 +11,11 @@
 //!   target, and whether it is full; `headers`: which headers pass on.
 //! - `origin`: the identity of a message; `rounds`: how often a message returned; `moved`: jobs
 //!   that move to another broker.
+//! - `declared`: a schedule of the settings.
 //! - `rules`: the settings that apply; `reject`: why a request is rejected.
 
 mod control;
+mod declared;
 mod dialect;
 mod envelope;
 mod etf1;
@@ -42,6 +44,7 @@ pub(crate) fn is_read_already(name: &str) -> bool {
         || dialect::owns(name)
 }
 
+pub use declared::declared_schedule;
 pub use full_queues::FullQueues;
 pub use moved::Moving;
 pub use parse::{

@@ -216,6 +216,7 @@ impl Runtime {
         let parts = maintenance::Parts {
             settings,
             delivers: roles.dispatch,
+            apply: runtime.apply.clone(),
             events: &events,
             fleet: fleet_sender,
             wake_ups,

@@ -16,5 +16,5 @@ pub mod recent;
 pub mod trace;
 
 pub use events::Events;
-pub use labels::{DueWithin, JobState, PauseReason, publish_outcome};
+pub use labels::{DueWithin, JobState, PauseReason, ScheduleState, publish_outcome};
 pub use metrics::{BrokerMetrics, GivenBack, IngestMetrics, Metrics, Paused, Totals};

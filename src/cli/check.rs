@@ -3,6 +3,7 @@
 
 mod brokers;
 mod redis;
+mod schedules;
 
 use serde::Serialize;
 
@@ -182,7 +183,12 @@ fn settings_read(common: &Common, settings: &Settings) -> Check {
     let queues: Vec<&str> = settings.queues.iter().map(|rules| rules.name.as_str()).collect();
     let queues =
         if queues.is_empty() { String::new() } else { format!("; queues: {}", names(queues)) };
-    Check::good("settings", format!("{from}; brokers: {brokers}; ingests: {ingests}{queues}"))
+    let schedules = match settings.schedules.len() {
+        0 => String::new(),
+        count => format!("; schedules: {count}"),
+    };
+    let detail = format!("{from}; brokers: {brokers}; ingests: {ingests}{queues}{schedules}");
+    Check::good("settings", detail)
 }
 
 #[cfg(test)]

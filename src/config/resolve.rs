@@ -4,6 +4,7 @@
 mod listeners;
 mod queues;
 mod routes;
+mod schedules;
 mod sections;
 
 use std::sync::Arc;
@@ -17,9 +18,19 @@ use super::rules::Wrong;
 use super::{Problem, Settings, defaults, secret, values};
 
 /// The sections in the order of the file.
-const SECTIONS: [&str; 11] = [
-    "redis", "brokers", "ingest", "queues", "delivery", "limits", "http", "compat", "probes",
-    "shutdown", "runtime",
+const SECTIONS: [&str; 12] = [
+    "redis",
+    "brokers",
+    "ingest",
+    "queues",
+    "schedules",
+    "delivery",
+    "limits",
+    "http",
+    "compat",
+    "probes",
+    "shutdown",
+    "runtime",
 ];
 
 /// The settings, or every problem, including those found before.
@@ -35,8 +46,25 @@ pub(super) fn resolve(
     let limits = resolver.limits();
     let delivery = resolver.delivery(&limits, &brokers, &ingest);
     let queues = resolver.queues(&limits, &delivery);
+    let schedules = resolver.schedules();
     let (http, compat, probes) = resolver.listeners();
     let (shutdown, runtime) = (resolver.read(&["shutdown"]), resolver.read(&["runtime"]));
+
+    let settings = Settings {
+        redis,
+        brokers,
+        ingest,
+        queues: Arc::new(queues),
+        schedules,
+        delivery,
+        limits,
+        http,
+        compat,
+        probes,
+        shutdown,
+        runtime,
+    };
+    resolver.check_schedules(&settings);
 
     let mut problems = resolver.problems;
     if !problems.is_empty() {
@@ -45,19 +73,7 @@ pub(super) fn resolve(
         });
         return Err(problems);
     }
-    Ok(Settings {
-        redis,
-        brokers,
-        ingest,
-        queues: Arc::new(queues),
-        delivery,
-        limits,
-        http,
-        compat,
-        probes,
-        shutdown,
-        runtime,
-    })
+    Ok(settings)
 }
 
 struct Resolver<'a> {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use dwell_connectors::{known_scheme, parse_duration_ms, quote, redacted, secret_text, unreadable};
+use dwell_schedule::Expression;
 
 /// Texts of a user that may hold a secret, each with the part of it that is shown. Messages quote
 /// what stands in a setting or an argument by mistake, and a URL with its password may stand in
@@ -75,6 +76,10 @@ fn value_of(text: &str) -> &str {
 
 /// Whether a URL stands here that is not shown as it is. A pattern of URLs is.
 fn may_hold_a_secret(text: &str) -> bool {
+    // `@daily` and `0 0 ? * MON` look like a login and a URL.
+    if Expression::parse(text).is_ok() {
+        return false;
+    }
     let pattern = text.replace('*', "x");
     let is_url = text.contains("://")
         || text.contains('?')

@@ -6,6 +6,7 @@ mod listeners;
 mod mistakes;
 mod queues;
 mod rules;
+mod schedules;
 mod secrets;
 
 use std::path::PathBuf;

@@ -28,7 +28,7 @@ pub(super) fn mistakes(error: &str) -> Vec<Wrong> {
 }
 
 /// The error of a value that has these mistakes.
-fn refused<E: serde::de::Error>(mistakes: &[Wrong]) -> E {
+pub(super) fn refused<E: serde::de::Error>(mistakes: &[Wrong]) -> E {
     let text = |(message, hint): &Wrong| format!("{message}{HINT_SEPARATOR}{hint}{MISTAKE_END}");
     E::custom(mistakes.iter().map(text).collect::<String>())
 }

@@ -8,7 +8,9 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::schedules::ScheduleGauges;
 use crate::clock;
+use crate::config::Queues;
 use crate::fleet::{Fleet, serves};
 use crate::store::Store;
 use crate::store::error::StoreError;
@@ -28,13 +30,24 @@ pub struct JobGauges {
     fleet: watch::Receiver<Fleet>,
     /// Brokers without a delivering instance at the last look.
     undelivered: Mutex<BTreeSet<String>>,
+    schedules: ScheduleGauges,
 }
 
 impl JobGauges {
     /// Makes an agent; [`JobGauges::run`] starts it.
     #[must_use]
     pub fn new(store: Arc<Store>, metrics: Metrics, fleet: watch::Receiver<Fleet>) -> Self {
-        JobGauges { store, metrics, fleet, undelivered: Mutex::default() }
+        let schedules =
+            ScheduleGauges::new(store.clone(), metrics.clone(), Arc::default(), fleet.clone());
+        JobGauges { store, metrics, fleet, undelivered: Mutex::default(), schedules }
+    }
+
+    /// The same of an instance that declares these queues.
+    #[must_use]
+    pub fn with_queues(self, queues: Arc<Queues>) -> Self {
+        let (store, metrics) = (self.store.clone(), self.metrics.clone());
+        let schedules = ScheduleGauges::new(store, metrics, queues, self.fleet.clone());
+        JobGauges { schedules, ..self }
     }
 
     /// Counts until told to stop.
@@ -68,7 +81,8 @@ impl JobGauges {
         let overdue_ms =
             counts.next_due_ms.map_or(0, |due| counts.now_ms.saturating_sub(due).max(0));
         self.metrics.oldest_overdue(Duration::from_millis(u64::try_from(overdue_ms).unwrap_or(0)));
-        self.strand(&counts).await
+        self.strand(&counts).await?;
+        self.schedules.update().await
     }
 
     /// Finds jobs of brokers that neither these settings nor a living instance delivers to. Reports

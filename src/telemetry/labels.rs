@@ -89,6 +89,16 @@ labels! {
 }
 
 labels! {
+    /// `dwell_schedules{state}`
+    ScheduleState {
+        /// Makes occurrences.
+        Active = "active",
+        /// A paused schedule.
+        Paused = "paused",
+    }
+}
+
+labels! {
     /// `dwell_ingest_total{result}`: the result of an inbound message.
     IngestResult {
         /// Stored as a new job, or replaced one.

@@ -35,7 +35,9 @@ pub use queues::QueueMetrics;
 pub use stranded::Stranded;
 
 use super::gauges::Gauges;
-use super::labels::{DueWithin, IngestResult, JobState, PauseReason, RedisErrorClass};
+use super::labels::{
+    DueWithin, IngestResult, JobState, PauseReason, RedisErrorClass, ScheduleState,
+};
 use super::recent::{Lateness, Reading};
 use crate::config;
 use crate::events::PublishOutcome;
@@ -55,6 +57,7 @@ pub struct Metrics {
     brokers: Arc<[(String, BrokerMetrics)]>,
     ingests: Arc<[(String, IngestMetrics)]>,
     jobs: PerLabel<Gauge>,
+    schedules: PerLabel<Gauge>,
     oldest_overdue: Seconds,
     lateness: TracedHistogram,
     confirm: Histogram,
@@ -150,7 +153,12 @@ impl Metrics {
         self.jobs.of(state).set(gauge_value(count));
     }
 
-    /// Jobs of brokers that no instance delivers to.
+    /// Sets the number of recurring schedules in this state.
+    pub fn schedules(&self, state: ScheduleState, count: u64) {
+        self.schedules.of(state).set(gauge_value(count));
+    }
+
+    /// Jobs and schedules that no instance serves.
     #[must_use]
     pub fn stranded(&self) -> &Stranded {
         &self.stranded

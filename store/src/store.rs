@@ -7,7 +7,8 @@
 //! - [`client`]: connections, rebuilt when they break; [`gate`]: connections that wait for
 //!   durability; [`refusals`]: the logins that Redis refuses.
 //! - [`meta`]: the description of a namespace; [`server_facts`]: the facts of its server;
-//!   [`fleet`]: the instances; [`wake_up`]: what they tell one another.
+//!   [`fleet`]: the instances; [`declared`]: the schedules of their settings; [`wake_up`]: what
+//!   they tell one another.
 //! - [`acl`]: the permissions of the user.
 
 pub mod acl;
@@ -15,6 +16,7 @@ pub mod admin;
 mod answer;
 pub mod call;
 pub mod client;
+pub mod declared;
 pub mod due_set;
 pub mod error;
 pub mod fleet;

@@ -23,7 +23,16 @@ fn the_page_of_settings_is_current() {
     let sections = schema["properties"].as_object().unwrap();
     // In the order of a request's way, as in config/default.toml.
     let order = [
-        "redis", "brokers", "ingest", "queues", "delivery", "limits", "http", "compat", "probes",
+        "redis",
+        "brokers",
+        "ingest",
+        "queues",
+        "schedules",
+        "delivery",
+        "limits",
+        "http",
+        "compat",
+        "probes",
         "shutdown",
     ];
     let more = sections.keys().map(String::as_str).filter(|name| !order.contains(name));

@@ -1,6 +1,6 @@
 //! The checks of Redis: all that a start needs, and further warnings.
 
-use super::Check;
+use super::{Check, schedules};
 use crate::config::{Durability, Queues, Redis, RedisMode, Settings};
 use crate::store::Store;
 use crate::store::admin::preflight::{Preflight, preflight};
@@ -31,6 +31,11 @@ pub(super) async fn checks(all: &Settings) -> Vec<Check> {
                 "redis.memory",
             ]
             .map(|name| Check::skipped(name, &away));
+            let of_schedules = (!all.schedules.is_empty())
+                .then(|| Check::skipped("schedules", &away))
+                .into_iter()
+                .chain([schedules::time_zones()]);
+            let others: Vec<Check> = others.into_iter().chain(of_schedules).collect();
             return [away].into_iter().chain(others).collect();
         }
     };
@@ -40,6 +45,10 @@ pub(super) async fn checks(all: &Settings) -> Vec<Check> {
             .unwrap_or_else(|error| vec![Check::of_error("redis.stranded", error)]),
         _ => Vec::new(),
     };
+    let of_schedules = match &preflight.namespace {
+        Ok(known) => schedules::checks(all, known.is_some()).await,
+        Err(_) => Vec::new(),
+    };
     vec![
         server(settings, &preflight),
         permissions(&preflight),
@@ -48,10 +57,12 @@ pub(super) async fn checks(all: &Settings) -> Vec<Check> {
         durability(settings, &preflight),
         policy(&preflight),
         memory(&preflight.facts),
+        schedules::time_zones(),
     ]
     .into_iter()
     .chain(stranded(&preflight, &brokers))
     .chain(stranded_queues)
+    .chain(of_schedules)
     .collect()
 }
 

@@ -23,7 +23,7 @@ use crate::store::scripts::Name;
 use crate::telemetry::gauges::Gauges;
 use crate::telemetry::labels::{
     CANCEL_VERDICTS, DueWithin, DuplicateCause, IngestResult, JobState, Label, OccurrenceResult,
-    PauseReason, RedisErrorClass,
+    PauseReason, RedisErrorClass, ScheduleState,
 };
 use crate::telemetry::recent::{LastError, Lateness, Reading};
 
@@ -37,6 +37,12 @@ impl Metrics {
         let mut r = Registry::with_prefix("dwell");
         let jobs =
             add(&mut r, "jobs", "Jobs in the store, by state", Family::<Labels, Gauge>::default());
+        let schedules = add(
+            &mut r,
+            "schedules",
+            "Recurring schedules, by state",
+            Family::<Labels, Gauge>::default(),
+        );
         let oldest_overdue = add_in(
             &mut r,
             Unit::Seconds,
@@ -152,7 +158,7 @@ impl Metrics {
         let stranded = add(
             &mut r,
             "stranded_jobs",
-            "Jobs that wait for a broker that no instance delivers to",
+            "Jobs and recurring schedules that wait for a broker or queue that no instance serves",
             Family::<Labels, Gauge>::default(),
         );
         let queues = Queues::new(&mut r);
@@ -196,6 +202,9 @@ impl Metrics {
             ingests: ingests.into_iter().map(|name| (name.to_owned(), ingest(name))).collect(),
             jobs: PerLabel::new(|value: JobState| {
                 jobs.get_or_create_owned(&one("state", value.word()))
+            }),
+            schedules: PerLabel::new(|value: ScheduleState| {
+                schedules.get_or_create_owned(&one("state", value.word()))
             }),
             oldest_overdue,
             lateness,

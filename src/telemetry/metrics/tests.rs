@@ -43,6 +43,7 @@ fn a_scrape_has_exactly_the_families_of_the_contract() {
         "dwell_redis_seconds histogram",
         "dwell_replies counter",
         "dwell_schedule_occurrences counter",
+        "dwell_schedules gauge",
         "dwell_stranded_jobs gauge",
         "dwell_target_paused gauge",
     ];
@@ -79,6 +80,8 @@ fn every_series_is_there_at_zero_before_anything_happened() {
         "dwell_ingest_paused{reason=\"redis_full\"} 0",
         "dwell_due_within_jobs{seconds=\"3600\"} 0",
         "dwell_jobs{state=\"ready\"} 0",
+        "dwell_schedules{state=\"active\"} 0",
+        "dwell_schedules{state=\"paused\"} 0",
         "dwell_queue_jobs{queue=\"orders.*\",state=\"ready\"} 0",
         "dwell_queue_oldest_ready_seconds{queue=\"emails\"} 0.0",
         "dwell_pop_total{queue=\"orders.*\"} 0",

@@ -28,6 +28,8 @@ const POPS_KEYS: [&str; 2] = ["pops", "pops_old"];
 const ENDS_KEY: &str = "ends";
 /// The recurring schedules, in the order of KEYS (change_schedule.lua).
 const SCHEDULE_KEYS: [&str; 3] = ["schedule_times", "schedule_states", "schedules"];
+/// The recurring schedules that instances have in their settings.
+const DECLARED_KEY: &str = "declared_schedules";
 
 /// The keys of one namespace.
 #[derive(Debug, Clone)]
@@ -238,12 +240,12 @@ impl Keys {
         let Some(rest) = key.strip_prefix('{').and_then(name) else {
             // A name with another colon belongs to a namespace with a longer name.
             return match name(key)?.as_str() {
-                "meta" | "instances" => Some(Part::Whole),
+                "meta" | "instances" | DECLARED_KEY => Some(Part::Whole),
                 other => (!other.contains(':')).then_some(Part::Unknown(None)),
             };
         };
         let (tag, name) = rest.split_once("}:")?;
-        if matches!(tag, "meta" | "instances") {
+        if matches!(tag, "meta" | "instances" | DECLARED_KEY) {
             return name.starts_with("quarantined:").then_some(Part::Whole);
         }
         let bucket: u16 =
@@ -272,6 +274,13 @@ impl Keys {
     #[must_use]
     pub fn instances(&self) -> String {
         format!("{}:instances", self.namespace)
+    }
+
+    /// The recurring schedules that instances have in their settings: zset id → when an instance
+    /// last said so, epoch ms.
+    #[must_use]
+    pub fn declared_schedules(&self) -> String {
+        format!("{}:{DECLARED_KEY}", self.namespace)
     }
 
     /// The channel of the wake-ups between instances: `bucket due broker`.
@@ -382,6 +391,7 @@ mod tests {
             (keys.aside("{dwell:07}:due:main", 5).as_str(), Some(Part::Whole)),
             (keys.aside("dwell:meta", 5).as_str(), Some(Part::Whole)),
             ("dwell:instances", Some(Part::Whole)),
+            ("dwell:declared_schedules", Some(Part::Whole)),
             ("dwell:metas", Some(Part::Unknown(None))),
             ("{dwell:16}:jobs", Some(Part::Unknown(Some(16)))),
             ("{dwell:007}:jobs", Some(Part::Unknown(Some(7)))),

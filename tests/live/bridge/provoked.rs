@@ -10,7 +10,10 @@ use super::environment::{Environment, SETTLE, scraped};
 use super::load::Producer;
 use crate::support::{jetstream, wait_within};
 
-const SETTINGS: &str = "delivery.publish_timeout = \"3s\"\ndelivery.retry = [\"200ms\", \"1h\"]";
+const SETTINGS: &str = "delivery.publish_timeout = \"3s\"\ndelivery.retry = [\"200ms\", \"1h\"]\n\
+                        schedules.yearly.schedule = \"0 0 29 2 *\"\nschedules.yearly.target = \"orders.new2\"\n\
+                        schedules.paused.schedule = \"@daily\"\nschedules.paused.target = \"orders.new2\"\n\
+                        schedules.paused.paused = true";
 /// The series that only move where Redis or Dwell is in a state that other tests make, or by an
 /// interface that this test does not open.
 const ELSEWHERE: [&str; 51] = [
@@ -188,6 +191,8 @@ async fn every_metric_moves_where_its_cause_is_made() {
         (r#"dwell_jobs{state="dead"}"#, 3),
         (r#"dwell_jobs{state="reserved"}"#, 1),
         (r#"dwell_due_within_jobs{seconds="86400"}"#, 2),
+        (r#"dwell_schedules{state="active"}"#, 1),
+        (r#"dwell_schedules{state="paused"}"#, 1),
     ] {
         until(&dwell, series, least).await;
     }

@@ -11,7 +11,7 @@ fn names(said: &Said) -> Vec<String> {
     said.lines().iter().map(|line| line["check"].as_str().unwrap().to_owned()).collect()
 }
 
-const ALL: [&str; 12] = [
+const ALL: [&str; 13] = [
     "settings",
     "redis",
     "redis.permissions",
@@ -20,6 +20,7 @@ const ALL: [&str; 12] = [
     "redis.durability",
     "redis.maxmemory-policy",
     "redis.memory",
+    "time_zones",
     "brokers.main",
     "delivery.dead",
     "ingest.main.rejected",
@@ -148,7 +149,7 @@ async fn offline_reaches_no_server() {
     assert_eq!(said.code, 69);
     assert_eq!(
         failed.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
-        ALL[1..],
+        ALL[1..].iter().copied().filter(|name| *name != "time_zones").collect::<Vec<_>>(),
         "what could not be looked at is no pass"
     );
     assert!(failed[0].1.contains("redis://:***@127.0.0.1:1"), "{failed:?}");

@@ -3,6 +3,7 @@
 mod actions;
 mod check;
 mod check_servers;
+mod declared_schedules;
 pub(crate) mod fixture;
 mod fsck;
 #[cfg(all(feature = "amqp", feature = "kafka", feature = "nats"))]

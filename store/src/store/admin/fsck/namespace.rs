@@ -53,7 +53,11 @@ pub(super) async fn open(
     }
     let mut tell =
         |problem, id: String, repaired| found(Finding { bucket: None, id, problem, repaired });
-    for (key, kind) in [(store.keys.meta(), "hash"), (store.keys.instances(), "zset")] {
+    for (key, kind) in [
+        (store.keys.meta(), "hash"),
+        (store.keys.instances(), "zset"),
+        (store.keys.declared_schedules(), "zset"),
+    ] {
         if let Some((problem, repaired)) = store.fsck_key(&key, kind, rules.repair).await? {
             tell(problem, key.clone(), repaired);
             if problem == Problem::WrongType && !repaired && kind == "hash" {
