@@ -164,6 +164,23 @@ async fn requests_for_one_id_keep_their_order_among_those_of_other_buckets() {
     assert_eq!(fixture.apply(&asked).await, each.map(Ok).repeat(ids.len()));
 }
 
+/// The first write of a call that repeats another frees memory, so that a full Redis accepts the call.
+#[tokio::test]
+async fn a_full_redis_refuses_new_jobs_beside_repeats() {
+    let fixture = Fixture::new().await;
+    let ids = fixture.ids("job");
+    let jobs: Vec<NewJob> = ids.iter().map(|id| job(id, "q")).collect();
+    let asked: Vec<RequestRef<'_>> = jobs.iter().map(RequestRef::NewJob).collect();
+    assert_eq!(fixture.apply(&asked[..8]).await, vec![Ok(Verdict::Added); 8]);
+    fixture.server.order(&["CONFIG", "SET", "maxmemory", "1"]).await.unwrap();
+    let mut answers = vec![Ok(Verdict::Added); 8];
+    answers.extend(vec![Err(Class::Oom); 8]);
+    assert_eq!(fixture.apply(&asked).await, answers);
+    assert_eq!(fixture.apply(&asked).await, answers, "each by itself, for a while");
+    fixture.server.order(&["CONFIG", "SET", "maxmemory", "0"]).await.unwrap();
+    assert_eq!(fixture.apply(&asked).await, vec![Ok(Verdict::Added); 16]);
+}
+
 #[tokio::test]
 async fn a_command_waits_once_for_the_durability_of_its_calls() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();

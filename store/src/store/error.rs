@@ -174,6 +174,11 @@ impl StoreError {
         KEYS_CODES.iter().any(|code| self.told(code).is_some())
     }
 
+    /// Whether Redis is full, and the script of a command that several calls share ran none of them.
+    pub(in crate::store) fn is_full_for_sharing(&self) -> bool {
+        self.told("DWELL_FULL").is_some()
+    }
+
     /// Whether the server refused the command because a script occupies it for long.
     pub(in crate::store) fn is_busy(&self) -> bool {
         self.told(BUSY_CODE).is_some()

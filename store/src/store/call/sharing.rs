@@ -2,7 +2,8 @@
 //! server has all buckets.
 //!
 //! A command that Redis did not run is sent again, as each of its calls would be. A server or a
-//! proxy that refuses such commands gets none any more: each call is a command of its own.
+//! proxy that refuses such commands gets none any more: each call is a command of its own. So it is
+//! for a while on a server that is busy or full.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,7 +21,7 @@ use crate::store::error::{Class, StoreError};
 /// The most calls of one command. A call for one job occupies Redis for some tens of µs, and a
 /// command should not block other clients for more than a few ms.
 const SHARED_CALLS: usize = 64;
-/// The time without shared commands after the server was too busy for one.
+/// The time without shared commands after the server was too busy for one, or full.
 const REST: Duration = Duration::from_secs(60);
 
 /// A command with the places of its calls among all calls of a pass.
@@ -184,8 +185,12 @@ impl Sharing {
             return error;
         }
         if error.is_busy() {
-            *self.rests_until.lock() = Some(clock::now() + REST);
+            self.rest();
             return error;
+        }
+        if error.is_full_for_sharing() {
+            self.rest();
+            return StoreError { class: Class::Unshared, ..error };
         }
         if error.refuses_keys() {
             self.end(&error);
@@ -215,6 +220,10 @@ impl Sharing {
             }
             _ => Err(error),
         }
+    }
+
+    fn rest(&self) {
+        *self.rests_until.lock() = Some(clock::now() + REST);
     }
 
     fn end(&self, error: &StoreError) {

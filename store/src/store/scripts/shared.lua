@@ -6,7 +6,8 @@
 --        each call, one call after the other.
 -- Answer per call: its answer, an array; or its error, a string that begins with the word of the error. The
 --        error of a call ends that call alone, as if each had come by itself.
--- Work   that of the calls; their number and their jobs are bounded (call/sharing.rs).
+-- Errors 'DWELL_FULL': Redis is full, and no call was run. Each is to come by itself.
+-- Work   that of the calls, and two commands; their number and their jobs are bounded (call/sharing.rs).
 local function run(KEYS, ARGV)
 -- SCRIPT
 end
@@ -15,6 +16,15 @@ end
 local function text_of(why)
   local text = string.gsub(tostring(type(why) == 'table' and why.err or why), '^%-', '')
   return string.find(text, '^%u[%u%d_]* ') and text or 'ERR ' .. text
+end
+-- A full Redis refuses what allocates memory only as the first write of a command: behind a call that wrote,
+-- it would take all others. KEYS[6] is `applied`; the field is that of `touch` in prelude.lua.
+local probe = redis.pcall('HSET', KEYS[6], '-', '')
+local refused = type(probe) == 'table' and probe.err
+if not refused then
+  redis.call('HDEL', KEYS[6], '-')
+elseif string.find(refused, 'OOM', 1, true) then
+  return redis.error_reply('DWELL_FULL no call was run')
 end
 local count = tonumber(ARGV[1])
 local key, argument, answers = 0, 2 * count + 1, {}

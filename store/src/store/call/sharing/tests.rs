@@ -150,15 +150,17 @@ fn a_server_that_refuses_a_shared_command_gets_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_server_gets_no_shared_command_for_a_minute() {
-    let sharing = Sharing::default();
-    let busy = error("BUSY Redis is busy running a script. You can only call SCRIPT KILL");
-    let refused = sharing.refused(busy);
-    assert!(!refused.was_not_run() && !sharing.is_on());
-    clock::sleep(REST - Duration::from_secs(1)).await;
-    assert!(!sharing.is_on());
-    clock::sleep(Duration::from_secs(1)).await;
-    assert!(sharing.is_on());
+async fn a_busy_or_full_server_gets_no_shared_command_for_a_minute() {
+    let busy = "BUSY Redis is busy running a script. You can only call SCRIPT KILL";
+    for (text, class) in [(busy, Class::Other), ("DWELL_FULL no call was run", Class::Unshared)] {
+        let sharing = Sharing::default();
+        assert_eq!(sharing.refused(error(text)).class, class, "{text}");
+        assert!(!sharing.is_on());
+        clock::sleep(REST - Duration::from_secs(1)).await;
+        assert!(!sharing.is_on());
+        clock::sleep(Duration::from_secs(1)).await;
+        assert!(sharing.is_on());
+    }
 }
 
 #[test]
