@@ -20,7 +20,7 @@ fn joined(calls: &[(Name, usize, usize)], may_share: bool) -> Vec<Vec<usize>> {
     let of = |(place, (script, jobs, bytes)): (usize, &(Name, usize, usize))| {
         call(&scripts, *script, place, *jobs, *bytes)
     };
-    let waves = [calls.iter().enumerate().map(of).collect()];
+    let waves: [Vec<ScriptCall>; 1] = [calls.iter().enumerate().map(of).collect()];
     join(&waves, may_share)[0].iter().map(|sent| sent.places().collect()).collect()
 }
 
