@@ -78,6 +78,7 @@ impl From<StoreError> for StartError {
             | Class::Readonly
             | Class::Moved
             | Class::Unserved
+            | Class::Unshared
             | Class::NoScript => Cause::Unreachable,
         };
         StartError { cause, message: error.message, hint: error.hint }

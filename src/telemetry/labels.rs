@@ -246,6 +246,7 @@ impl From<Class> for RedisErrorClass {
             Class::Script | Class::Outdated | Class::NoScript => RedisErrorClass::Script,
             Class::Moved
             | Class::Unserved
+            | Class::Unshared
             | Class::Refused
             | Class::Other
             | Class::Settings

@@ -185,6 +185,7 @@ impl From<StoreError> for Problem {
             | Class::Readonly
             | Class::Moved
             | Class::Unserved
+            | Class::Unshared
             | Class::Refused
             | Class::Settings => StatusCode::SERVICE_UNAVAILABLE,
         };

@@ -1,10 +1,12 @@
 //! The calls of scripts: their bounds, their form, and their repeats.
 //!
 //! - `script_call`: one call; `time`: the times in its arguments.
-//! - `waves`: the requests of a batch in calls; `repairs`: calls that Redis did not run.
+//! - `waves`: the requests of a batch in calls; `sharing`: calls that share a command; `repairs`:
+//!   calls that Redis did not run.
 
 pub(in crate::store) mod repairs;
 pub(in crate::store) mod script_call;
+pub(in crate::store) mod sharing;
 pub(in crate::store) mod time;
 pub(in crate::store) mod waves;
 

@@ -220,10 +220,9 @@ impl RedisClient {
         let (cluster, map) = match &self.0 {
             Route::One(wire) => {
                 let mut places = 0..;
-                let waves = waves
-                    .iter()
-                    .map(|calls| places.by_ref().zip(calls.iter().map(AsRef::as_ref)).collect())
-                    .collect();
+                let mut numbered = |call: &'a C| (places.next().unwrap_or_default(), call.as_ref());
+                let waves =
+                    waves.iter().map(|calls| calls.iter().map(&mut numbered).collect()).collect();
                 return Ok(vec![Part { wire: wire.clone(), waves }]);
             }
             Route::Cluster(cluster) => (cluster, cluster.map().await?),

@@ -1,7 +1,9 @@
-//! The errors of the store, in the classes of `dwell_redis_errors_total{class}`.
+//! The errors of the store, and how the words of a server become one.
 
+mod class;
 mod kind;
 
+pub use self::class::Class;
 pub use self::kind::ErrorKind;
 
 /// The hint for a Redis user without the permissions that Dwell needs.
@@ -18,6 +20,12 @@ const NO_LUA_HINT: &str = "load the Lua module of Valkey 9.1 or later (`loadmodu
 /// The hint for an unreadable record.
 pub(super) const UNREADABLE_HINT: &str =
     "ask an instance of the version that wrote the job, or run `dwell fsck`";
+
+/// The words of a server that refuses a command for its keys, before it runs: they are in several
+/// slots, or the user may not name them.
+const KEYS_CODES: [&str; 2] = ["CROSSSLOT", "NOPERM"];
+/// The word of a server that a script occupies for long.
+const BUSY_CODE: &str = "BUSY";
 
 /// The end of the message of a call that was not sent.
 const NOT_SENT_SUFFIX: &str = "not sent: a call before it needs a repeat";
@@ -36,99 +44,15 @@ pub struct StoreError {
     pub hint: String,
     /// The kind, if it is not that of the class.
     pub(crate) kind: Option<ErrorKind>,
-    /// The answer of a script of Dwell: its first word, and the rest. The message is for people
-    /// alone: it contains names that callers choose.
+    /// The answer of a script of Dwell, or of a server that does not run calls which share a
+    /// command: its first word, and the rest. The message is for people alone: it contains names
+    /// that callers choose.
     pub(in crate::store) told: Option<Box<(String, String)>>,
     /// For class `Moved`: the slot, and the host and port of its master.
     pub(super) moved: Option<(u16, String)>,
     /// The connection failed after the call was sent and before its answer came: Redis may still
     /// carry the call out.
     pub(super) unanswered: bool,
-}
-
-/// The classes of `dwell_redis_errors_total{class}`, and finer ones that share their labels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
-pub enum Class {
-    /// The connection was refused or cut, or the host is unknown.
-    Io,
-    /// No answer in time. Redis may have carried out the call.
-    Timeout,
-    /// Redis is full and refuses writes that allocate.
-    Oom,
-    /// The server is a replica.
-    Readonly,
-    /// A script failed through damage or a bug. Concerns that call alone.
-    Script,
-    /// A script met a broker that its caller did not know, or a job or schedule that changed since
-    /// its caller read it. Nothing was written: read again and repeat.
-    Outdated,
-    /// Another master of the cluster has the slot. The call was not run.
-    Moved,
-    /// The server does not serve the call now: it loads its data, or the slot is being moved or has
-    /// no master.
-    Unserved,
-    /// The server does not know the script, because it restarted or is another one: load the script
-    /// and repeat.
-    NoScript,
-    /// Redis refuses the login: someone must change the password or its file.
-    Refused,
-    /// Any other error of Redis; also a permission that the user lacks.
-    Other,
-    /// The settings do not fit this Redis: stop at start, exit 78.
-    Settings,
-    /// The queue of a new job is full. Concerns that request alone; nothing changed.
-    QueueFull,
-    /// A job that is not the caller's has the id of a new job. Concerns that request alone; nothing
-    /// changed.
-    Taken,
-    /// So many queues of the namespace are paused. Concerns that request alone; nothing changed.
-    TooManyPaused,
-    /// Jobs are ready, and the memory for calls has no room for the first of them; or a pop would
-    /// wait, and the waiting pops of the process name too many queues. Not an error of Redis.
-    Memory,
-}
-
-impl Class {
-    /// The label of the metric.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Class::Io => "io",
-            Class::Timeout => "timeout",
-            Class::Oom => "oom",
-            Class::Readonly => "readonly",
-            Class::Script | Class::Outdated | Class::NoScript => "script",
-            Class::Moved
-            | Class::Unserved
-            | Class::Refused
-            | Class::Other
-            | Class::Settings
-            | Class::QueueFull
-            | Class::Taken
-            | Class::TooManyPaused
-            | Class::Memory => "other",
-        }
-    }
-
-    /// The kind of an error of this class, unless the error has one of its own.
-    fn kind(self) -> ErrorKind {
-        match self {
-            Class::Io
-            | Class::Timeout
-            | Class::Readonly
-            | Class::Outdated
-            | Class::Moved
-            | Class::Unserved
-            | Class::NoScript => ErrorKind::Unavailable,
-            Class::Oom | Class::QueueFull | Class::TooManyPaused | Class::Memory => ErrorKind::Full,
-            Class::Taken => ErrorKind::Rejected,
-            Class::Script => ErrorKind::Unreadable,
-            Class::Refused => ErrorKind::Permission,
-            Class::Settings => ErrorKind::Configuration,
-            Class::Other => ErrorKind::Other,
-        }
-    }
 }
 
 impl StoreError {
@@ -165,7 +89,7 @@ impl StoreError {
 
     /// Whether the call was not run and can be repeated at once, with the missing part.
     pub(crate) fn was_not_run(&self) -> bool {
-        matches!(self.class, Class::NoScript | Class::Moved | Class::Outdated)
+        matches!(self.class, Class::NoScript | Class::Moved | Class::Outdated | Class::Unshared)
     }
 
     /// The error as the answer to a caller: that a script is missing, again after its load, says
@@ -177,6 +101,7 @@ impl StoreError {
                 message: format!("{}, again after it was loaded", self.message),
                 ..self
             },
+            Class::Unshared => StoreError { class: Class::Unserved, ..self },
             _ => self,
         }
     }
@@ -254,6 +179,21 @@ impl StoreError {
     #[must_use]
     pub fn late(&self) -> Option<i64> {
         self.told("DWELL_LATE")?.split_ascii_whitespace().next()?.parse().ok()
+    }
+
+    /// Whether the server refused the command for its keys, and did not run it.
+    pub(in crate::store) fn refuses_keys(&self) -> bool {
+        KEYS_CODES.iter().any(|code| self.told(code).is_some())
+    }
+
+    /// Whether Redis is full, and the script of a command that several calls share ran none of them.
+    pub(in crate::store) fn is_full_for_sharing(&self) -> bool {
+        self.told("DWELL_FULL").is_some()
+    }
+
+    /// Whether the server refused the command because a script occupies it for long.
+    pub(in crate::store) fn is_busy(&self) -> bool {
+        self.told(BUSY_CODE).is_some()
     }
 
     /// The rest of the script's answer, if the answer begins with this word.
@@ -344,8 +284,9 @@ impl StoreError {
             .redirect_node()
             .filter(|_| class == Class::Moved)
             .map(|(address, slot)| (slot, address.to_owned()));
-        let told = code
-            .starts_with("DWELL_")
+        let has_word =
+            code.starts_with("DWELL_") || code == BUSY_CODE || KEYS_CODES.contains(&code);
+        let told = has_word
             .then(|| Box::new((code.to_owned(), error.detail().unwrap_or_default().to_owned())));
         StoreError {
             kind: (hint == PERMISSION_HINT).then_some(kind::ErrorKind::Permission),

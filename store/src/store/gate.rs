@@ -9,9 +9,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
-use redis::{Cmd, Value};
+use redis::Value;
 
 use super::call::script_call::ScriptCall;
+use super::call::sharing::{Sent, Sharing, join};
 use super::client::{Part, RedisClient};
 use super::error::{Class, StoreError};
 use super::server_facts::ServerFacts;
@@ -91,6 +92,8 @@ pub struct Gate {
     next: AtomicUsize,
     /// An error if Redis cannot give the durability; then every call is refused.
     wait: Result<Wait, StoreError>,
+    /// Whether calls for several buckets may be one command.
+    pub(super) sharing: Sharing,
 }
 
 impl Gate {
@@ -103,6 +106,7 @@ impl Gate {
             links: (0..links).map(|_| RedisClient::new(settings)).collect(),
             next: AtomicUsize::new(0),
             wait,
+            sharing: Sharing::default(),
         }
     }
 
@@ -117,7 +121,8 @@ impl Gate {
     }
 
     /// Sends the calls and waits until they are as durable as asked. Among calls for one key, a
-    /// wave is sent only when no call of the wave before needs a repeat.
+    /// wave is sent only when no call of the wave before needs a repeat. Where one server has all
+    /// buckets, calls of a wave share commands.
     ///
     /// Returns one answer per call, in order. A refused call keeps its error, whatever the result
     /// of the wait. After an error that is no refusal the caller sends the call again, after the
@@ -127,19 +132,22 @@ impl Gate {
         link: &RedisClient,
         waves: &[Vec<ScriptCall>],
     ) -> Vec<Result<Value, StoreError>> {
+        let sent = join(waves, self.shares_over(link));
         let count = waves.iter().map(Vec::len).sum();
         let doing = waves.iter().flatten().next().map_or("", |call| call.script().as_str());
-        let parts = async { Ok((self.wait.clone()?, link.parts(waves).await?)) };
+        let parts = async { Ok((self.wait.clone()?, link.parts(&sent).await?)) };
         let (wait, parts) = match parts.await {
             Ok(parts) => parts,
             Err(error) => return vec![Err(error); count],
         };
+        let sent: Vec<&Sent<'_>> = sent.iter().flatten().collect();
         // Wait for every part to end: a call that is still on its way must not be carried out after
         // its own repeat.
-        let passed = join_all(parts.iter().map(|part| pass_part(link, wait, doing, part))).await;
+        let passing = parts.iter().map(|part| self.pass_part(link, wait, doing, part, &sent));
+        let passed = join_all(passing).await;
         let mut answers = Vec::with_capacity(count);
         for (part, passed) in parts.iter().zip(passed) {
-            let places = part.waves.iter().flatten().map(|(place, _)| *place);
+            let places = part.waves.iter().flatten().flat_map(|(at, _)| sent[*at].places());
             match passed {
                 Ok(passed) => answers.extend(places.zip(passed)),
                 Err(error) => answers.extend(places.map(|place| (place, Err(error.clone())))),
@@ -148,68 +156,78 @@ impl Gate {
         answers.sort_unstable_by_key(|(place, _)| *place);
         answers.into_iter().map(|(_, answer)| answer).collect()
     }
-}
 
-async fn pass_part(
-    link: &RedisClient,
-    wait: Wait,
-    doing: &str,
-    part: &Part<'_>,
-) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
-    let answers = calls_and_wait(link, wait, doing, part).await;
-    match &answers {
-        Ok(answers) => answers
-            .iter()
-            .filter_map(|answer| answer.as_ref().err())
-            .for_each(|error| link.failed(&part.wire, error)),
-        Err(error) => link.failed(&part.wire, error),
+    /// Whether calls share commands on this connection now.
+    pub(super) fn shares_over(&self, link: &RedisClient) -> bool {
+        !link.is_cluster() && self.sharing.is_on()
     }
-    answers
-}
 
-/// Sends the calls of one master and their wait over one connection, so that the wait covers all of
-/// them.
-async fn calls_and_wait(
-    link: &RedisClient,
-    wait: Wait,
-    doing: &str,
-    part: &Part<'_>,
-) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
-    let waves: Vec<Vec<&Cmd>> = part
-        .waves
-        .iter()
-        .filter(|calls| !calls.is_empty())
-        .map(|calls| calls.iter().map(|(_, call)| *call).collect())
-        .collect();
-    if waves.is_empty() {
-        return Ok(Vec::new());
-    }
-    let (call, wanted) = match wait {
-        Wait::None => (None, None),
-        Wait::Replicas(replicas) => {
-            (Some(redis::cmd("WAIT").arg(replicas).arg(WAIT_MS).to_owned()), Some((0, replicas)))
+    async fn pass_part(
+        &self,
+        link: &RedisClient,
+        wait: Wait,
+        doing: &str,
+        part: &Part<'_>,
+        sent: &[&Sent<'_>],
+    ) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
+        let answers = self.calls_and_wait(link, wait, doing, part, sent).await;
+        match &answers {
+            Ok(answers) => answers
+                .iter()
+                .filter_map(|answer| answer.as_ref().err())
+                .for_each(|error| link.failed(&part.wire, error)),
+            Err(error) => link.failed(&part.wire, error),
         }
-        Wait::Aof(replicas) => (
-            Some(redis::cmd("WAITAOF").arg(1).arg(replicas).arg(WAIT_MS).to_owned()),
-            Some((1, replicas)),
-        ),
-    };
-    let mut answers = part.wire.waves(doing, &waves, call.as_ref()).await?;
-    if let Some(wanted) = wanted
-        && let Err(error) = answers
-            .pop()
-            .unwrap_or(Ok(Value::Nil))
-            .and_then(|counts| classify(counts, wanted, doing, part))
-    {
-        link.failed(&part.wire, &error);
-        // After a failed wait, no answer of a write counts. A refused call keeps its error: it
-        // wrote nothing.
-        return Ok(answers
-            .into_iter()
-            .map(|answer| answer.and_then(|_| Err(error.clone())))
-            .collect());
+        answers
     }
-    Ok(answers)
+
+    /// Sends the calls of one master and their wait over one connection, so that the wait covers
+    /// all of them. `sent`: the commands of all masters.
+    async fn calls_and_wait(
+        &self,
+        link: &RedisClient,
+        wait: Wait,
+        doing: &str,
+        part: &Part<'_>,
+        sent: &[&Sent<'_>],
+    ) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
+        let waves: Vec<Vec<&Sent<'_>>> = part
+            .waves
+            .iter()
+            .filter(|commands| !commands.is_empty())
+            .map(|commands| commands.iter().map(|(at, _)| sent[*at]).collect())
+            .collect();
+        if waves.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (call, wanted) = match wait {
+            Wait::None => (None, None),
+            Wait::Replicas(replicas) => (
+                Some(redis::cmd("WAIT").arg(replicas).arg(WAIT_MS).to_owned()),
+                Some((0, replicas)),
+            ),
+            Wait::Aof(replicas) => (
+                Some(redis::cmd("WAITAOF").arg(1).arg(replicas).arg(WAIT_MS).to_owned()),
+                Some((1, replicas)),
+            ),
+        };
+        let mut answers = part.wire.waves(doing, &waves, call.as_ref(), &self.sharing).await?;
+        if let Some(wanted) = wanted
+            && let Err(error) = answers
+                .pop()
+                .unwrap_or(Ok(Value::Nil))
+                .and_then(|counts| classify(counts, wanted, doing, part))
+        {
+            link.failed(&part.wire, &error);
+            // After a failed wait, no answer of a write counts. A refused call keeps its error: it
+            // wrote nothing.
+            return Ok(answers
+                .into_iter()
+                .map(|answer| answer.and_then(|_| Err(error.clone())))
+                .collect());
+        }
+        Ok(answers)
+    }
 }
 
 /// An error if the wait fell short.

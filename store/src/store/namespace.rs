@@ -304,8 +304,7 @@ impl Namespace {
                 (0..calls.len()).filter(|at| calls[*at].script() == script).collect();
             if !places.is_empty() {
                 let of_script: Vec<&ScriptCall> = places.iter().map(|at| calls[*at]).collect();
-                let source = self.scripts.source(script);
-                loads.push(async move { (places, link.load(&source, of_script).await) });
+                loads.push(async move { (places, self.load_one(link, script, of_script).await) });
             }
         }
         let mut results = vec![Ok(()); calls.len()];
@@ -315,6 +314,25 @@ impl Namespace {
             }
         }
         results
+    }
+
+    /// Loads one script, and where calls share commands, that which runs several calls.
+    async fn load_one(
+        &self,
+        link: &RedisClient,
+        script: Name,
+        calls: Vec<&ScriptCall>,
+    ) -> Vec<Result<(), StoreError>> {
+        let loaded = link.load(&self.scripts.source(script), calls.clone()).await;
+        let shared = self.scripts.shared_source(script).filter(|_| self.gate.shares_over(link));
+        let Some(shared) = shared.filter(|_| loaded.iter().all(Result::is_ok)) else {
+            return loaded;
+        };
+        let both = loaded.into_iter().zip(link.load(&shared, calls).await);
+        both.map(|(one, of_several)| {
+            one.and_then(|()| of_several.or_else(|error| self.gate.sharing.not_loaded(error)))
+        })
+        .collect()
     }
 
     pub(super) fn observe<T>(&self, name: Name, begun: Instant, answer: &Result<T, StoreError>) {

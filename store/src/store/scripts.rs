@@ -3,6 +3,8 @@
 
 mod needed;
 
+use std::sync::Arc;
+
 use redis::Script;
 
 /// A script of the store: the file, the method and the metric share its name.
@@ -52,6 +54,9 @@ const PRELUDE: &str = include_str!("scripts/prelude.lua");
 const SOUND: &str = include_str!("scripts/sound.lua");
 const ACT: &str = include_str!("scripts/act.lua");
 const SETTLE: &str = include_str!("scripts/settle.lua");
+const SHARED: &str = include_str!("scripts/shared.lua");
+/// The line of `shared.lua` that stands for the text of the script.
+const SHARED_PLACE: &str = "-- SCRIPT\n";
 
 impl Name {
     /// Every script.
@@ -153,6 +158,28 @@ impl Name {
         );
         needed::needed(&prelude, &own) + &own
     }
+
+    /// Whether several calls may share a command: those that callers send one a job, and whose
+    /// answers do not hold jobs.
+    fn is_shared(self) -> bool {
+        matches!(
+            self,
+            Name::Schedule
+                | Name::Cancel
+                | Name::Reschedule
+                | Name::Fire
+                | Name::Finish
+                | Name::Fail
+                | Name::Requeue
+        )
+    }
+
+    /// The whole text for Redis that runs several calls in one command; `None` if a call of this
+    /// script is always a command of its own.
+    #[must_use]
+    pub fn shared_source(self, buckets: u16) -> Option<String> {
+        self.is_shared().then(|| SHARED.replace(SHARED_PLACE, &(self.source(buckets) + "\n")))
+    }
 }
 
 /// The most entries of a turn of a table, before the turn ends. Ids fall into buckets by chance: of
@@ -170,14 +197,22 @@ fn memory_share(buckets: u16) -> u32 {
 pub struct Scripts {
     buckets: u16,
     hashes: Vec<String>,
+    /// Those of the texts that run several calls.
+    shared_hashes: Vec<Option<Arc<str>>>,
 }
 
 impl Scripts {
     /// The scripts of a namespace of this many buckets.
     #[must_use]
     pub fn new(buckets: u16) -> Self {
-        let hash = |name: Name| Script::new(&name.source(buckets)).get_hash().to_owned();
-        Scripts { buckets, hashes: Name::ALL.into_iter().map(hash).collect() }
+        let hash = |source: &str| Script::new(source).get_hash().to_owned();
+        let shared =
+            |name: Name| -> Option<Arc<str>> { Some(hash(&name.shared_source(buckets)?).into()) };
+        Scripts {
+            buckets,
+            hashes: Name::ALL.iter().map(|name| hash(&name.source(buckets))).collect(),
+            shared_hashes: Name::ALL.into_iter().map(shared).collect(),
+        }
     }
 
     /// The whole text for Redis.
@@ -190,5 +225,17 @@ impl Scripts {
     #[must_use]
     pub fn hash(&self, name: Name) -> &str {
         &self.hashes[name as usize]
+    }
+
+    /// The whole text for Redis that runs several calls in one command, if there is one.
+    #[must_use]
+    pub fn shared_source(&self, name: Name) -> Option<String> {
+        name.shared_source(self.buckets)
+    }
+
+    /// The hash of that text.
+    #[must_use]
+    pub(in crate::store) fn shared_hash(&self, name: Name) -> Option<Arc<str>> {
+        self.shared_hashes[name as usize].clone()
     }
 }

@@ -75,17 +75,42 @@ impl Scripts {
 
     /// Runs one call. The writes of a failed script stay, as in Redis.
     pub(crate) fn run(&self, store: &Store, moment: &Moment, call: &Call) -> (Store, Reply) {
+        let keys = &self.keys[&(call.name, call.sets)];
+        self.run_on(store, moment, || self.evaluate(call.name, keys, &call.arguments))
+    }
+
+    /// Runs the script of this name with these KEYS and ARGV.
+    pub(crate) fn run_with(
+        &self,
+        store: &Store,
+        moment: &Moment,
+        name: Name,
+        (keys, arguments): (&[Vec<u8>], &[Vec<u8>]),
+    ) -> (Store, Reply) {
+        self.run_on(store, moment, || self.evaluate(name, &self.table(keys)?, arguments))
+    }
+
+    fn run_on(
+        &self,
+        store: &Store,
+        moment: &Moment,
+        run: impl FnOnce() -> mlua::Result<Reply>,
+    ) -> (Store, Reply) {
         *self.server.borrow_mut() = (store.clone(), moment.clone());
-        let reply = self.evaluate(call).unwrap_or_else(|error| Reply::Error(error.to_string()));
+        let reply = run().unwrap_or_else(|error| Reply::Error(error.to_string()));
         (std::mem::take(&mut self.server.borrow_mut().0), reply)
     }
 
-    fn evaluate(&self, call: &Call) -> mlua::Result<Reply> {
-        let (function, keys) = (&self.compiled[&call.name], &self.keys[&(call.name, call.sets)]);
-        let arguments = self.lua.create_table_with_capacity(call.arguments.len(), 0)?;
-        for argument in &call.arguments {
-            arguments.raw_push(self.lua.create_string(argument)?)?;
+    fn table(&self, words: &[Vec<u8>]) -> mlua::Result<Table> {
+        let table = self.lua.create_table_with_capacity(words.len(), 0)?;
+        for word in words {
+            table.raw_push(self.lua.create_string(word)?)?;
         }
+        Ok(table)
+    }
+
+    fn evaluate(&self, name: Name, keys: &Table, arguments: &[Vec<u8>]) -> mlua::Result<Reply> {
+        let (function, arguments) = (&self.compiled[&name], self.table(arguments)?);
         let globals = self.lua.globals();
         globals.raw_set("KEYS", keys)?;
         globals.raw_set("ARGV", arguments)?;

@@ -7,7 +7,8 @@
 //!
 //! - `redis`, `reply`: the data and its commands; `lua`, `packing`: the scripts; `call`: their
 //!   arguments, as the store builds them; `taken`: the answer of a claim.
-//! - `differential`, `real`, `random`: the Redis in memory against a real one.
+//! - `differential`, `real`, `random`: the Redis in memory against a real one; `shared`: calls that
+//!   share a command against the same calls one by one.
 //! - `scene`: the initial programs; `world`: a state; `steps`: the possible next steps; `apply`,
 //!   `door`: the effects of a call; `runner`: each call on each store once; `explore`: the search.
 //! - `queues`: the scenes of queues; `hand`, `consumer`: the jobs of consumers, and their next
@@ -45,6 +46,7 @@ mod reply;
 mod rules;
 mod runner;
 mod scene;
+mod shared;
 mod steps;
 mod taken;
 mod view;

@@ -20,6 +20,7 @@ use dwell::telemetry::Events;
 use dwell_connectors::memory::Fault;
 use dwell_connectors::{Destination, Message};
 use futures_util::FutureExt;
+use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -390,4 +391,51 @@ async fn a_batch_that_panics_says_so_and_the_next_one_is_carried_out() {
     let error = cancel().await.unwrap_err();
     assert!(error.to_string().contains("panicked"), "{error}");
     assert_eq!(cancel().await.unwrap().verdict, Verdict::NotFound);
+}
+
+/// The callers that send at the same time, and the requests of each, one after the other.
+const CALLERS: usize = 16;
+const EACH: usize = 20;
+
+/// Sends requests, each a call of its own, and returns the number of script calls that Redis
+/// received for them.
+async fn script_calls(
+    env: &Environment,
+    apply: &Apply,
+    request: impl Fn(JobId) -> Request,
+    verdict: Verdict,
+) -> usize {
+    let count = async || {
+        let stats = env.redis.order(&["INFO", "commandstats"]).await.unwrap();
+        let calls = stats.iter().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+        calls
+            .and_then(|calls| calls.split(',').next())
+            .map_or(0_usize, |calls| calls.parse().unwrap())
+    };
+    let request = &request;
+    let before: usize = count().await;
+    let callers = (0..CALLERS).map(|caller| async move {
+        for n in 0..EACH {
+            let id = JobId::new(format!("job-{caller}-{n}")).unwrap();
+            assert_eq!(apply.one(request(id)).await.unwrap().verdict, verdict);
+        }
+    });
+    join_all(callers).await;
+    count().await - before
+}
+
+#[tokio::test]
+async fn calls_that_arrive_together_share_script_calls_over_all_buckets() {
+    let env = Environment::idle(Default::default(), &[]).await;
+    let apply = apply(&env).await;
+    assert!(apply.store.keys().buckets() >= 16, "a call a bucket would be too few");
+    let put = |id| {
+        let job = Job::for_queue("q", "x");
+        Request::NewJob(Box::new(NewJob::new(job, Due::In(3_600_000)).id(id)))
+    };
+    let cancel = |id| Request::Act(Act::new(Action::Cancel, id));
+    let puts = script_calls(&env, &apply, put, Verdict::Added).await;
+    assert!(puts * 10 <= CALLERS * EACH * 3, "{puts} calls for {} jobs", CALLERS * EACH);
+    let cancels = script_calls(&env, &apply, cancel, Verdict::Cancelled).await;
+    assert!(cancels * 10 <= CALLERS * EACH * 3, "{cancels} calls for {} cancels", CALLERS * EACH);
 }

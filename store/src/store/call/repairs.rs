@@ -4,6 +4,7 @@
 //!   master fails to, its error is the answer to its calls, and the others are sent again.
 //! - `MOVED`: the calls go to the new master after a pause, up to the moves that a client follows.
 //!   That master may lack the scripts.
+//! - Calls that the server does not run in one command are sent again, once, each by itself.
 //! - `DWELL_BROKER` and `DWELL_AGAIN`, and what was held back behind such a call: the calls are
 //!   sent again if the round made progress.
 //! - Any other error is the answer: no reply, `ASK`, too few replicas at WAIT, a record of a later
@@ -37,13 +38,15 @@ pub(in crate::store) fn lacks_script<T>(answer: &Result<T, StoreError>) -> bool 
 pub(in crate::store) struct Repairs {
     /// Scripts were loaded since the last progress.
     loaded: bool,
+    /// Calls that shared a command were sent again, each by itself.
+    unshared: bool,
     moves: Redirects,
 }
 
 impl Repairs {
     /// For calls whose client follows moved slots by itself.
     pub(in crate::store) fn without_moves() -> Self {
-        Repairs { loaded: false, moves: Redirects::exhausted() }
+        Repairs { moves: Redirects::exhausted(), ..Repairs::default() }
     }
 
     /// The repair after a round that left these errors; `None`: the errors are the answers.
@@ -63,6 +66,10 @@ impl Repairs {
         if has(Class::NoScript) && !self.loaded {
             self.loaded = true;
             return Some(Repair::Load);
+        }
+        if has(Class::Unshared) && !self.unshared {
+            self.unshared = true;
+            return Some(Repair::Resend);
         }
         (has_progress && has(Class::Outdated)).then_some(Repair::Resend)
     }
@@ -95,8 +102,16 @@ mod tests {
 
     #[test]
     fn what_was_not_run_is_repeated_as_long_as_that_helps() {
-        use Class::{Moved, NoScript, Outdated, Timeout};
-        let cases: [(&str, &[Round<'_>]); 8] = [
+        use Class::{Moved, NoScript, Outdated, Timeout, Unshared};
+        let cases: [(&str, &[Round<'_>]); 10] = [
+            (
+                "what shared a command goes again once",
+                &[(&[Unshared], false, RESEND), (&[Unshared], false, None)],
+            ),
+            (
+                "and with the scripts that it needs",
+                &[(&[Unshared, NoScript], false, LOAD), (&[NoScript], false, None)],
+            ),
             ("every call is answered", &[(&[], true, None)]),
             ("loaded once", &[(&[NoScript], false, LOAD), (&[NoScript], false, None)]),
             (

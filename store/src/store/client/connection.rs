@@ -14,6 +14,7 @@ use super::endpoint::{self, Address};
 use super::login;
 use crate::clock;
 use crate::config::Redis;
+use crate::store::call::sharing::{Sent, Sharing, split};
 use crate::store::error::{Class, StoreError};
 
 /// The limit for opening a connection.
@@ -129,7 +130,7 @@ impl Connection {
     }
 
     /// Sends waves of calls in order, over one connection. A wave is sent only when no call of the
-    /// wave before needs a repeat.
+    /// wave before needs a repeat. `sharing` takes the errors of commands that several calls share.
     ///
     /// `wait` follows the calls of the last wave; one connection lets it cover all calls. If a wave
     /// stops the later ones, `wait` is sent alone. Returns one answer per call, then the answer to
@@ -137,24 +138,37 @@ impl Connection {
     pub(in crate::store) async fn waves(
         &self,
         doing: &str,
-        waves: &[Vec<&Cmd>],
+        waves: &[Vec<&Sent<'_>>],
         wait: Option<&Cmd>,
+        sharing: &Sharing,
     ) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
         let mut live = self.live().await?;
-        let count = waves.iter().map(Vec::len).sum::<usize>() + usize::from(wait.is_some());
+        let calls: usize = waves.iter().flatten().map(|sent| sent.calls()).sum();
+        let count = calls + usize::from(wait.is_some());
         let mut answers: Vec<Result<Value, StoreError>> = Vec::with_capacity(count);
-        for (at, calls) in waves.iter().enumerate() {
+        for (at, commands) in waves.iter().enumerate() {
             let is_last = at + 1 == waves.len();
             // A wave is copied when it is sent: the waves behind it may never be.
-            let mut wave = Pipeline::with_capacity(calls.len() + 1);
-            for call in calls {
-                wave.add_command((*call).clone());
+            let mut wave = Pipeline::with_capacity(commands.len() + 1);
+            for sent in commands {
+                let command: &Cmd = sent.as_ref();
+                wave.add_command(command.clone());
             }
             if is_last && let Some(wait) = wait {
                 wave.add_command(wait.clone());
             }
             let begun = answers.len();
-            answers.extend(self.send(doing, &mut live, &wave).await?);
+            let mut told = self.send(doing, &mut live, &wave).await?.into_iter();
+            for (sent, answer) in commands.iter().zip(told.by_ref()) {
+                if sent.is_shared() {
+                    let each = answer.and_then(|value| split(doing, value, sent.calls()));
+                    answers.extend(self.each_of(doing, live.generation, sent, each, sharing));
+                } else {
+                    answers.push(answer);
+                }
+            }
+            // That to the wait.
+            answers.extend(told);
             let errors = || {
                 answers[begun..]
                     .iter()
@@ -178,6 +192,22 @@ impl Connection {
             }
         }
         Ok(answers)
+    }
+
+    /// The answer to each call of a command, from their answers or the error of the command.
+    fn each_of(
+        &self,
+        doing: &str,
+        generation: u64,
+        sent: &Sent<'_>,
+        answers: Result<Vec<Value>, StoreError>,
+        sharing: &Sharing,
+    ) -> Vec<Result<Value, StoreError>> {
+        let classified = |value| self.classify(doing, generation, Some(refusal(value)));
+        match answers {
+            Ok(answers) => answers.into_iter().map(classified).collect(),
+            Err(error) => vec![Err(sharing.refused(error)); sent.calls()],
+        }
     }
 
     async fn live(&self) -> Result<Live, StoreError> {

@@ -279,6 +279,7 @@ impl Queue {
                 }
             }
         }
+        call.with_jobs(group.members.len());
         if group.script == Name::Schedule {
             schedule_deadline(&mut call, deadline_us);
         }
