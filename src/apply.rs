@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use crate::clock;
-use crate::events::{JobEvent, Observer};
+use crate::events::{Facts, JobEvent, Observer};
 use crate::fleet::WakeUps;
 use crate::job::{Action, DeadReason, JobId, Verdict};
 use crate::reconnect::Backoff;
-use crate::request::{Act, Request};
+use crate::request::{Act, NewJob, Request};
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
@@ -253,25 +253,25 @@ impl Apply {
             && verdict == Verdict::Finished
             && job.place == Place::Reserved
         {
-            let verdict = LeaseVerdict::Finished;
-            self.events.observe(&JobEvent::Acknowledged { queue, id, verdict });
+            let (verdict, error, is_applied) = (LeaseVerdict::Finished, "", true);
+            self.events.observe(&JobEvent::Acknowledged { queue, id, verdict, error, is_applied });
         }
         Ok(verdict)
     }
 
     /// Reports the effect of a request.
     fn report(&self, request: &Request, Answer { verdict, due_ms }: Answer) {
-        let (id, action, set) = match request {
-            Request::NewJob(new_job) => {
-                (&new_job.id, Action::Schedule, Some(DueSet::of(&new_job.job)))
+        let (id, action, set, to) = match request {
+            Request::NewJob(NewJob { id, job, .. }) => {
+                (id, Action::Schedule, Some(DueSet::of(job)), job.destination())
             }
-            Request::Act(act) => (&act.id, act.action, None),
+            Request::Act(act) => (&act.id, act.action, None, None),
         };
-        self.events.observe(&JobEvent::Applied { id, set, action, verdict, due_ms });
+        self.events.observe(&JobEvent::Applied { id, set, to, action, verdict, due_ms });
         // A queue's job that died by this call; one that was dead before has a due time.
         if (action, verdict, due_ms) == (Action::Fail, Verdict::Dead, None) {
-            let (reason, error) = (DeadReason::Failed, "");
-            self.events.observe(&JobEvent::Dead { set, id, reason, error });
+            let (reason, error, facts) = (DeadReason::Failed, "", Facts::default());
+            self.events.observe(&JobEvent::Dead { set, id, reason, error, facts });
         }
     }
 

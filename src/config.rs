@@ -9,6 +9,7 @@
 mod brokers;
 mod defaults;
 mod delivery;
+mod events;
 mod ingest;
 mod layers;
 mod limits;
@@ -34,6 +35,7 @@ use std::sync::Arc;
 pub use brokers::Broker;
 pub use delivery::Delivery;
 pub use dwell_store::config::{Durability, Redis, RedisMode};
+pub use events::{EventKind, Events};
 pub use ingest::{DelayFrom, DeliverTo, Format, IdFrom, Ingest, MissingDelay};
 pub use limits::Limits;
 pub use listeners::{Compat, Http, Probes};
@@ -159,6 +161,8 @@ pub struct Settings {
     pub queues: Arc<Queues>,
     /// How due jobs are published.
     pub delivery: Delivery,
+    /// Events of jobs as messages: an audit trail.
+    pub events: Events,
     /// The limits of a request.
     pub limits: Limits,
     /// Admin API and dashboard.

@@ -50,6 +50,11 @@ pub struct Capabilities {
     pub copy_headers: &'static [&'static str],
     /// Headers whose integer values make a queue hold a message back until a time.
     pub parking_headers: &'static [&'static str],
+    /// The prefix of the headers that carry the attributes of a CloudEvent; empty: a broker of this
+    /// kind gets no events.
+    pub event_prefix: &'static str,
+    /// The values of these headers are percent-encoded beyond printable ASCII.
+    pub encodes_events: bool,
     /// [`crate::Sink::exists`] accepts a pattern.
     pub finds_patterns: bool,
     /// Log directives for the client library, such as `library=warn`, with commas; empty for none.
@@ -84,6 +89,8 @@ impl Capabilities {
             header_lines: false,
             copy_headers: &[],
             parking_headers: &[],
+            event_prefix: "ce-",
+            encodes_events: true,
             finds_patterns: false,
             log_filter: "",
             logs_bodies: false,

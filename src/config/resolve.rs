@@ -1,6 +1,7 @@
 //! Turns the settings as written into [`Settings`]: units, names, references and secrets. Collects
 //! every mistake.
 
+mod events;
 mod listeners;
 mod queues;
 mod routes;
@@ -17,9 +18,9 @@ use super::rules::Wrong;
 use super::{Problem, Settings, defaults, secret, values};
 
 /// The sections in the order of the file.
-const SECTIONS: [&str; 11] = [
-    "redis", "brokers", "ingest", "queues", "delivery", "limits", "http", "compat", "probes",
-    "shutdown", "runtime",
+const SECTIONS: [&str; 12] = [
+    "redis", "brokers", "ingest", "queues", "delivery", "events", "limits", "http", "compat",
+    "probes", "shutdown", "runtime",
 ];
 
 /// The settings, or every problem, including those found before.
@@ -34,6 +35,7 @@ pub(super) fn resolve(
     let ingest = resolver.ingests(&brokers);
     let limits = resolver.limits();
     let delivery = resolver.delivery(&limits, &brokers, &ingest);
+    let events = resolver.events(&brokers, &ingest);
     let queues = resolver.queues(&limits, &delivery);
     let (http, compat, probes) = resolver.listeners();
     let (shutdown, runtime) = (resolver.read(&["shutdown"]), resolver.read(&["runtime"]));
@@ -51,6 +53,7 @@ pub(super) fn resolve(
         ingest,
         queues: Arc::new(queues),
         delivery,
+        events,
         limits,
         http,
         compat,

@@ -205,6 +205,8 @@ impl InFlight {
     /// Settles a job without a publication.
     fn settle(&mut self, lease: &ClaimedJob, settlement: Settlement, settler: &mut Settler) {
         self.window.take_place();
+        let facts = settler.facts_of(lease, lease.token.state.attempt);
+        settler.note(facts);
         settler.push(lease.bucket, settlement);
         self.window.free_bytes(lease.size);
     }
@@ -213,6 +215,7 @@ impl InFlight {
     pub(super) fn concluded(&mut self, token: Token, outcome: Outcome, settler: &mut Settler) {
         let Some(publication) = self.unconfirmed.remove(&token) else { return };
         let (bucket, size) = (publication.lease.bucket, publication.lease.size);
+        let facts = settler.facts_of(&publication.lease, publication.lease.state.attempt);
         self.window.free_bytes(size);
         self.waiting.outcome_arrived();
         match self.outcomes.conclude(
@@ -222,7 +225,10 @@ impl InFlight {
             clock::now(),
             &mut self.destinations,
         ) {
-            Some(settlement) => settler.push(bucket, settlement),
+            Some(settlement) => {
+                settler.note(facts);
+                settler.push(bucket, settlement);
+            }
             None => self.window.free_jobs(1),
         }
     }

@@ -60,6 +60,7 @@ pub struct Metrics {
     possible_duplicates: PerLabel<Counter>,
     leases_lost: Counter,
     cancelled: Arc<[(Verdict, Counter)]>,
+    events_dropped: Counter,
     queues: queues::Queues,
     redis_seconds: PerLabel<Histogram>,
     redis_errors: PerLabel<Counter>,

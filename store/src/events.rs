@@ -76,6 +76,8 @@ pub enum JobEvent<'a> {
         id: &'a JobId,
         /// The broker or queue of a new job; `None` for an action on an existing one.
         set: Option<DueSet<'a>>,
+        /// The target of a new job on a broker.
+        to: Option<&'a Destination>,
         /// The action of the request.
         action: Action,
         /// The verdict.
@@ -114,12 +116,25 @@ pub enum JobEvent<'a> {
         /// Why the record cannot be read.
         why: &'a str,
     },
-    /// A job is too late at its first attempt, or past its own end, and is dropped.
+    /// A job is too late at its first attempt, or past its own end, and is dropped. Of a job of a
+    /// broker this is the decision, and [`JobEvent::Settled`] tells that the store has dropped it.
     Dropped {
         /// The broker or queue of the job.
         set: DueSet<'a>,
         /// The id of the job.
         id: &'a JobId,
+    },
+    /// The store has settled a job that was claimed or held: told by the instance whose call did
+    /// that. A death is [`JobEvent::Dead`].
+    Settled {
+        /// The broker or queue of the job.
+        set: DueSet<'a>,
+        /// The id of the job.
+        id: &'a JobId,
+        /// What became of the job.
+        end: Settled<'a>,
+        /// More about the job.
+        facts: Facts<'a>,
     },
     /// A publication of a job has its outcome. Ends the span of the attempt.
     Attempted {
@@ -214,6 +229,8 @@ pub enum JobEvent<'a> {
         reason: DeadReason,
         /// The last error; empty if not known.
         error: &'a str,
+        /// More about the job.
+        facts: Facts<'a>,
     },
     /// The owner of a job crashed, and its attempt may have arrived: the job is taken over.
     TakenOver {
@@ -257,7 +274,36 @@ pub enum JobEvent<'a> {
         id: &'a JobId,
         /// The verdict.
         verdict: LeaseVerdict,
+        /// The error of a consumer that could not do the job; empty if it named none.
+        error: &'a str,
+        /// The same end is told as [`JobEvent::Applied`] too.
+        is_applied: bool,
     },
+}
+
+/// What became of a job that the store has settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled<'a> {
+    /// Delivered: the job is over.
+    Delivered,
+    /// An attempt failed, and a wait began.
+    Retried {
+        /// The reason of the failure.
+        error: &'a str,
+    },
+    /// Dropped: the job is over.
+    Dropped,
+}
+
+/// More about the job of an event, as far as the place of the event knows it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Facts<'a> {
+    /// The target on the broker.
+    pub to: Option<&'a Destination>,
+    /// The number of attempts so far.
+    pub attempt: Option<u32>,
+    /// The due time of the schedule, epoch ms by Redis's clock.
+    pub due_ms: Option<i64>,
 }
 
 /// The pause of a target that refused a message.

@@ -23,8 +23,8 @@ fn the_page_of_settings_is_current() {
     let sections = schema["properties"].as_object().unwrap();
     // In the order of a request's way, as in config/default.toml.
     let order = [
-        "redis", "brokers", "ingest", "queues", "delivery", "limits", "http", "compat", "probes",
-        "shutdown",
+        "redis", "brokers", "ingest", "queues", "delivery", "events", "limits", "http", "compat",
+        "probes", "shutdown",
     ];
     let more = sections.keys().map(String::as_str).filter(|name| !order.contains(name));
     for name in order.into_iter().filter(|name| sections.contains_key(*name)).chain(more) {

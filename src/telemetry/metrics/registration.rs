@@ -102,6 +102,12 @@ impl Metrics {
             "Answers to cancel, by verdict",
             Family::<Labels, Counter>::default(),
         );
+        let events_dropped = add(
+            &mut r,
+            "events_dropped",
+            "Events of jobs that were not published, or may not have been",
+            Counter::default(),
+        );
         let redis_buckets: fn() -> Histogram = || histogram(&REDIS_SECONDS);
         let redis_seconds =
             Family::<Labels, Histogram, fn() -> Histogram>::new_with_constructor(redis_buckets);
@@ -208,6 +214,7 @@ impl Metrics {
                     (*verdict, cancelled.get_or_create_owned(&one("verdict", verdict.as_str())))
                 })
                 .collect(),
+            events_dropped,
             queues,
             redis_seconds: PerLabel::new(|value: Name| {
                 redis_seconds.get_or_create_owned(&one("script", value.word()))

@@ -6,6 +6,7 @@ use dwell_connectors::Destination;
 
 use super::super::tests::metrics;
 use super::*;
+use crate::events::{Facts, Settled};
 use crate::job::JobId;
 use crate::store::due_set::DueSet;
 use crate::telemetry::events::attempted;
@@ -41,8 +42,8 @@ fn each_event_of_a_request_counts_once() {
         JobEvent::Received { ingest, id, action, verdict }
     };
     let applied = |action, verdict| {
-        let (set, due_ms) = (None, Some(1));
-        JobEvent::Applied { id, set, action, verdict, due_ms }
+        let (set, to, due_ms) = (None, None, Some(1));
+        JobEvent::Applied { id, set, to, action, verdict, due_ms }
     };
     let replied = JobEvent::Replied {
         ingest: "in",
@@ -97,7 +98,7 @@ fn each_event_of_a_delivery_counts_once() {
     let retried = JobEvent::Retried { broker, id, attempt: attempt_number, error, wait_ms: 1 };
     let dying = JobEvent::Dying { broker, id, attempt: attempt_number, error, reason };
     let unknown = r#"publish_total{broker="main",outcome="unknown"} 1"#;
-    let table: [(JobEvent<'_>, &[&str]); 15] = [
+    let table: [(JobEvent<'_>, &[&str]); 16] = [
         (
             attempt(PublishOutcome::Confirmed),
             &[
@@ -140,13 +141,14 @@ fn each_event_of_a_delivery_counts_once() {
             &[r#"possible_duplicates_total{cause="rescued"} 1"#],
         ),
         (JobEvent::Dropped { set, id }, &["late_dropped_total 1"]),
+        (JobEvent::Settled { set, id, end: Settled::Dropped, facts: Facts::default() }, &[]),
         (JobEvent::Unreadable { id, bucket: 0, why: error }, &[]),
     ];
     for (event, expected) in table {
         assert_eq!(counts(&event), expected, "{event:?}");
     }
     for reason in DeadReason::ALL {
-        let event = JobEvent::Dead { set: Some(set), id, reason, error };
+        let event = JobEvent::Dead { set: Some(set), id, reason, error, facts: Facts::default() };
         assert_eq!(counts(&event), [format!("dead_total{{reason=\"{}\"}} 1", reason.as_str())]);
     }
 }
@@ -160,7 +162,10 @@ fn each_event_of_a_queue_counts_under_its_rules() {
         let (due_ms, late) = (0, Duration::from_micros(700));
         JobEvent::Popped { queue, id, attempt, due_ms, late }
     };
-    let acknowledged = |verdict| JobEvent::Acknowledged { queue, id, verdict };
+    let acknowledged = |verdict| {
+        let (error, is_applied) = ("", false);
+        JobEvent::Acknowledged { queue, id, verdict, error, is_applied }
+    };
     let handed_out = r#"popped_jobs_total{queue="orders.*"} 1"#;
     let failed = r#"lease_ends_total{queue="orders.*",end="failed"} 1"#;
     let table: [(JobEvent<'_>, &[&str]); 13] = [
