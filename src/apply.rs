@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use crate::clock;
-use crate::events::{Facts, JobEvent, Observer};
+use crate::events::{Facts, JobEvent, Observer, Settled};
 use crate::fleet::WakeUps;
 use crate::job::{Action, DeadReason, JobId, Verdict};
 use crate::reconnect::Backoff;
@@ -268,6 +268,13 @@ impl Apply {
             Request::Act(act) => (&act.id, act.action, None, None),
         };
         self.events.observe(&JobEvent::Applied { id, set, to, action, verdict, due_ms });
+        // A dying job is due at once: it waits for nothing.
+        if (action, verdict) == (Action::Fail, Verdict::Failed)
+            && due_ms.is_some_and(|due_ms| due_ms > self.store.now_ms())
+        {
+            let (end, facts) = (Settled::Retried { error: "" }, Facts::default());
+            self.events.observe(&JobEvent::Settled { set, id, end, facts });
+        }
         // A queue's job that died by this call; one that was dead before has a due time.
         if (action, verdict, due_ms) == (Action::Fail, Verdict::Dead, None) {
             let (reason, error, facts) = (DeadReason::Failed, "", Facts::default());

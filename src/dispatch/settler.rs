@@ -150,7 +150,7 @@ impl Settler {
     /// given up.
     fn tell(&mut self, call: &SettleCall, results: &[SettleResult]) {
         let Settler { caller, events, publisher, noted, .. } = self;
-        let set = DueSet::Broker(&caller.broker);
+        let set = Some(DueSet::Broker(&caller.broker));
         let is_settled = |at: usize| results.get(at) == Some(&SettleResult::Settled);
         let connector = publisher.connector();
         let mut forget = |id: &JobId| noted.as_mut().and_then(|noted| noted.remove(id));
@@ -184,7 +184,7 @@ impl Settler {
                     if is_settled(at) {
                         let facts = noted.as_ref().map(Noted::facts).unwrap_or_default();
                         let error = connector.without_answer(error);
-                        let (set, id, reason) = (Some(set), &job.id, *reason);
+                        let (id, reason) = (&job.id, *reason);
                         events.observe(&JobEvent::Dead { set, id, reason, error, facts });
                     }
                 }

@@ -105,7 +105,6 @@ impl<'a> Told<'a> {
                         Verdict::Cancelled | Verdict::CancelledAfterAttempt | Verdict::InFlight,
                     ) => (EventKind::Cancelled, Some(verdict.as_str())),
                     (Action::Finish, Verdict::Finished) => (EventKind::Delivered, None),
-                    (Action::Fail, Verdict::Failed) => (EventKind::Retried, None),
                     _ => return None,
                 };
                 let facts = Facts { to, attempt: None, due_ms };
@@ -125,7 +124,7 @@ impl<'a> Told<'a> {
                     Settled::Retried { error } => (EventKind::Retried, error),
                     Settled::Dropped => (EventKind::Dropped, ""),
                 };
-                Told { facts, error, ..told(kind, id, Some(set)) }
+                Told { facts, error, ..told(kind, id, set) }
             }
             JobEvent::Dead { set, id, reason, error, facts } => {
                 let reason = Some(reason.as_str());

@@ -124,11 +124,11 @@ pub enum JobEvent<'a> {
         /// The id of the job.
         id: &'a JobId,
     },
-    /// The store has settled a job that was claimed or held: told by the instance whose call did
+    /// The store has ended an attempt, or a job without one: told by the instance whose call did
     /// that. A death is [`JobEvent::Dead`].
     Settled {
-        /// The broker or queue of the job.
-        set: DueSet<'a>,
+        /// The broker or queue of the job, if known.
+        set: Option<DueSet<'a>>,
         /// The id of the job.
         id: &'a JobId,
         /// What became of the job.

@@ -141,7 +141,15 @@ fn each_event_of_a_delivery_counts_once() {
             &[r#"possible_duplicates_total{cause="rescued"} 1"#],
         ),
         (JobEvent::Dropped { set, id }, &["late_dropped_total 1"]),
-        (JobEvent::Settled { set, id, end: Settled::Dropped, facts: Facts::default() }, &[]),
+        (
+            JobEvent::Settled {
+                set: Some(set),
+                id,
+                end: Settled::Dropped,
+                facts: Facts::default(),
+            },
+            &[],
+        ),
         (JobEvent::Unreadable { id, bucket: 0, why: error }, &[]),
     ];
     for (event, expected) in table {

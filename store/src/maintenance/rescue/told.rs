@@ -21,7 +21,7 @@ pub(super) fn retried(
     for ((Retry { job, error, .. }, lease), _) in waiting {
         let (attempt, due_ms) = (Some(lease.state.attempt), Some(lease.state.due_ms));
         observer.observe(&JobEvent::Settled {
-            set: DueSet::named(set),
+            set: Some(DueSet::named(set)),
             id: &job.id,
             end: Settled::Retried { error },
             facts: Facts { to: lease.record.job.destination(), attempt, due_ms },
@@ -38,7 +38,7 @@ pub(super) fn dropped(
 ) {
     let settled = jobs.iter().zip(stood).filter(|(_, stood)| **stood == SettleResult::Settled);
     for (job, _) in settled {
-        let (set, id, end) = (DueSet::named(set), &job.id, Settled::Dropped);
+        let (set, id, end) = (Some(DueSet::named(set)), &job.id, Settled::Dropped);
         observer.observe(&JobEvent::Settled { set, id, end, facts: facts(job) });
     }
 }
