@@ -157,7 +157,7 @@ impl Runtime {
             .unzip();
         let rules = settings.delivery.late_rules();
         let (feed, facts) = Feed::new(&settings.events.of);
-        let feed = settings.events.broker.as_ref().map(|_| feed);
+        let feed = settings.events.broker.is_some().then_some(feed);
         let events = Events::new(metrics.clone()).with_feed(feed);
         let consumers =
             Consumers::new(store.clone(), rules, Arc::new(events.clone()), stop.clone());

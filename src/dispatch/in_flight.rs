@@ -196,7 +196,10 @@ impl InFlight {
             }
         }
         let to = to.clone();
+        // Before the headers are dropped.
+        let facts = settler.facts_of(&lease, lease.state.attempt);
         let (attempt, unconfirmed) = self.attempts.start(lease, to, now);
+        let unconfirmed = Unconfirmed { facts, ..unconfirmed };
         self.destinations.sent(&attempt.to, attempt.token);
         self.unconfirmed.insert(attempt.token, unconfirmed);
         Some(attempt)
@@ -213,9 +216,9 @@ impl InFlight {
 
     /// A publication has its outcome.
     pub(super) fn concluded(&mut self, token: Token, outcome: Outcome, settler: &mut Settler) {
-        let Some(publication) = self.unconfirmed.remove(&token) else { return };
+        let Some(mut publication) = self.unconfirmed.remove(&token) else { return };
         let (bucket, size) = (publication.lease.bucket, publication.lease.size);
-        let facts = settler.facts_of(&publication.lease, publication.lease.state.attempt);
+        let facts = publication.facts.take();
         self.window.free_bytes(size);
         self.waiting.outcome_arrived();
         match self.outcomes.conclude(

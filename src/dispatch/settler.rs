@@ -32,16 +32,33 @@ pub(super) struct Settler {
 }
 
 /// The facts of a job that is not settled yet.
+#[derive(Debug)]
 pub(super) struct Noted {
     to: Option<Destination>,
-    attempt: u32,
-    due_ms: i64,
+    attempt: Option<u32>,
+    due_ms: Option<i64>,
+    schedule: Option<String>,
+    occurrence: Option<u64>,
+}
+
+impl From<Facts<'_>> for Noted {
+    fn from(facts: Facts<'_>) -> Noted {
+        let Facts { to, attempt, due_ms, schedule, occurrence } = facts;
+        let (to, schedule) = (to.cloned(), schedule.map(str::to_owned));
+        Noted { to, attempt, due_ms, schedule, occurrence }
+    }
 }
 
 impl Noted {
     fn facts(&self) -> Facts<'_> {
-        let (attempt, due_ms) = (Some(self.attempt), Some(self.due_ms));
-        Facts { to: self.to.as_ref(), attempt, due_ms }
+        let Noted { to, attempt, due_ms, schedule, occurrence } = self;
+        Facts {
+            to: to.as_ref(),
+            attempt: *attempt,
+            due_ms: *due_ms,
+            schedule: schedule.as_deref(),
+            occurrence: *occurrence,
+        }
     }
 }
 
@@ -89,8 +106,8 @@ impl Settler {
     /// wants them.
     pub(super) fn facts_of(&self, lease: &ClaimedJob, attempt: u32) -> Option<(JobId, Noted)> {
         self.noted.as_ref()?;
-        let (to, due_ms) = (lease.record.job.destination().cloned(), lease.state.due_ms);
-        Some((lease.id.clone(), Noted { to, attempt, due_ms }))
+        let facts = Facts::of(&lease.record.job, attempt, lease.state.due_ms);
+        Some((lease.id.clone(), facts.into()))
     }
 
     /// Keeps the facts of a job until it is settled.

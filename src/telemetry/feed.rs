@@ -107,7 +107,7 @@ impl<'a> Told<'a> {
                     (Action::Finish, Verdict::Finished) => (EventKind::Delivered, None),
                     _ => return None,
                 };
-                let facts = Facts { to, attempt: None, due_ms };
+                let facts = Facts { to, due_ms, ..Facts::default() };
                 Told { facts, reason, ..told(kind, id, set) }
             }
             JobEvent::Acknowledged { queue, id, verdict, error, is_applied: false } => {
@@ -158,8 +158,8 @@ impl<'a> Told<'a> {
             attempt: facts.attempt,
             reason,
             error: (!error.is_empty()).then(|| short_error(error).to_owned()),
-            schedule: None,
-            occurrence: None,
+            schedule: facts.schedule.map(str::to_owned),
+            occurrence: facts.occurrence,
         }
     }
 }

@@ -12,9 +12,14 @@ use std::time::Duration;
 use dwell_core::Destination;
 
 pub use self::publish_outcome::PublishOutcome;
-use crate::job::{Action, DeadReason, JobId, Verdict};
+use crate::job::{Action, DeadReason, Job, JobId, Verdict};
 use crate::store::due_set::DueSet;
 use crate::store::queue::acknowledge::LeaseVerdict;
+
+/// The header of an occurrence with the id of its schedule.
+const SCHEDULE: &str = "delayed-schedule";
+/// The header of an occurrence with its number.
+const OCCURRENCE: &str = "delayed-occurrence";
 
 /// Receives every event. The hottest loops call it: it neither waits nor allocates.
 pub trait Observer: Send + Sync {
@@ -304,6 +309,25 @@ pub struct Facts<'a> {
     pub attempt: Option<u32>,
     /// The due time of the schedule, epoch ms by Redis's clock.
     pub due_ms: Option<i64>,
+    /// The recurring schedule that the job is an occurrence of.
+    pub schedule: Option<&'a str>,
+    /// The number of the occurrence.
+    pub occurrence: Option<u64>,
+}
+
+impl<'a> Facts<'a> {
+    /// The facts of a job after so many attempts.
+    #[must_use]
+    pub fn of(job: &'a Job, attempt: u32, due_ms: i64) -> Self {
+        let occurrence = job.headers.get(OCCURRENCE).and_then(|value| value.written());
+        Facts {
+            to: job.destination(),
+            attempt: Some(attempt),
+            due_ms: Some(due_ms),
+            schedule: job.headers.text(SCHEDULE),
+            occurrence: occurrence.and_then(|number| number.parse().ok()),
+        }
+    }
 }
 
 /// The pause of a target that refused a message.

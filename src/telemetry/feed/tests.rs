@@ -66,7 +66,9 @@ fn the_end_of_a_lease_is_told_once() {
 fn a_settled_job_is_told_with_its_facts() {
     let id = &JobId::random();
     let to = &Destination { exchange: "shop".to_owned(), address: "orders.a".to_owned() };
-    let facts = Facts { to: Some(to), attempt: Some(2), due_ms: Some(7) };
+    let schedule = Some("daily");
+    let facts =
+        Facts { to: Some(to), attempt: Some(2), due_ms: Some(7), schedule, occurrence: Some(3) };
     let set = Some(DueSet::Broker("main"));
     let retried = JobEvent::Settled { set, id, end: Settled::Retried { error: "no" }, facts };
     let fact = fact(&retried).unwrap();
@@ -84,8 +86,8 @@ fn a_settled_job_is_told_with_its_facts() {
         attempt: Some(2),
         reason: None,
         error: Some("no".to_owned()),
-        schedule: None,
-        occurrence: None,
+        schedule: Some("daily".to_owned()),
+        occurrence: Some(3),
     };
     assert_eq!(fact, expected);
     for (end, expected) in

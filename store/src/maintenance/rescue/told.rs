@@ -19,12 +19,11 @@ pub(super) fn retried(
         .filter(|((retry, _), _)| retry.dies.is_none() && retry.wait_ms > 0)
         .filter(|(_, stood)| **stood == SettleResult::Settled);
     for ((Retry { job, error, .. }, lease), _) in waiting {
-        let (attempt, due_ms) = (Some(lease.state.attempt), Some(lease.state.due_ms));
         observer.observe(&JobEvent::Settled {
             set: Some(DueSet::named(set)),
             id: &job.id,
             end: Settled::Retried { error },
-            facts: Facts { to: lease.record.job.destination(), attempt, due_ms },
+            facts: Facts::of(&lease.record.job, lease.state.attempt, lease.state.due_ms),
         });
     }
 }
@@ -58,5 +57,6 @@ pub(super) fn dead(
 }
 
 fn facts(job: &ClaimToken) -> Facts<'_> {
-    Facts { to: None, attempt: Some(job.state.attempt), due_ms: Some(job.state.due_ms) }
+    let (attempt, due_ms) = (Some(job.state.attempt), Some(job.state.due_ms));
+    Facts { attempt, due_ms, ..Facts::default() }
 }
