@@ -12,7 +12,7 @@ use crate::events::{Facts, JobEvent, Observer, Settled};
 use crate::fleet::WakeUps;
 use crate::job::{Action, DeadReason, JobId, Verdict};
 use crate::reconnect::Backoff;
-use crate::request::{Act, NewJob, Request};
+use crate::request::{Act, Request};
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
@@ -262,8 +262,9 @@ impl Apply {
     /// Reports the effect of a request.
     fn report(&self, request: &Request, Answer { verdict, due_ms }: Answer) {
         let (id, action, set, to) = match request {
-            Request::NewJob(NewJob { id, job, .. }) => {
-                (id, Action::Schedule, Some(DueSet::of(job)), job.destination())
+            Request::NewJob(new_job) => {
+                let job = &new_job.job;
+                (&new_job.id, Action::Schedule, Some(DueSet::of(job)), job.destination())
             }
             Request::Act(act) => (&act.id, act.action, None, None),
         };

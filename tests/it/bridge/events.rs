@@ -192,7 +192,7 @@ async fn a_broker_for_events_that_is_away_delays_no_delivery() {
 #[tokio::test]
 async fn a_destination_that_answers_nothing_delays_no_delivery() {
     let env = told_on_main(&[]).await;
-    env.broker.fail(TOPIC, Fault::Stuck);
+    env.broker.fail(TOPIC, Fault::Silent { landed: false });
     for number in 0..400 {
         env.send(request(&format!("job-{number}"), "0"));
     }
