@@ -34,7 +34,7 @@ impl Default for Events {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
-    /// The job was added, or replaced another one.
+    /// The job was added, replaced another one, or is an occurrence that was made.
     Scheduled,
     /// The job was confirmed; or finished, where the consumer confirms and in a queue.
     Delivered,

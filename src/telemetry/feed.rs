@@ -2,6 +2,7 @@
 //! never waits: where there is no room, an event is dropped and counted.
 
 use dwell_connectors::shown_address;
+use dwell_schedule::occurrence_id;
 use tokio::sync::mpsc;
 
 use super::metrics::Metrics;
@@ -15,6 +16,8 @@ use crate::store::record::short_error;
 
 /// The most events that wait to be published: some megabytes.
 const MAX_WAITING: usize = 4096;
+/// The most occurrences of a gap that are told, the latest ones.
+const MAX_MISSED: usize = 100;
 
 /// An event of a job that is to be published: all that its message tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +67,36 @@ impl Feed {
 
     /// Hands an event on, if it is of a kind that is asked for.
     pub(super) fn observe(&self, event: &JobEvent<'_>, metrics: &Metrics) {
-        let Some(told) = Told::of(event) else { return };
+        if let JobEvent::OccurrencesMissed { schedule, set, times, reason, .. } = *event {
+            return self.missed(schedule, set, times, reason, metrics);
+        }
+        if let Some(told) = Told::of(event) {
+            self.send(told, metrics);
+        }
+    }
+
+    /// Hands the latest occurrences of a gap on, each under the id that it would have.
+    fn missed(
+        &self,
+        schedule: &JobId,
+        set: DueSet<'_>,
+        times: &[i64],
+        reason: &'static str,
+        metrics: &Metrics,
+    ) {
+        for nominal_ms in &times[times.len().saturating_sub(MAX_MISSED)..] {
+            // An id that is too long is none of a job.
+            let Ok(id) = JobId::new(occurrence_id(schedule.as_str(), *nominal_ms)) else {
+                continue;
+            };
+            let (due_ms, schedule) = (Some(*nominal_ms), Some(schedule.as_str()));
+            let facts = Facts { due_ms, schedule, ..Facts::default() };
+            let (kind, id, set, reason) = (EventKind::Missed, &id, Some(set), Some(reason));
+            self.send(Told { kind, id, set, facts, reason, error: "" }, metrics);
+        }
+    }
+
+    fn send(&self, told: Told<'_>, metrics: &Metrics) {
         if !self.kinds[told.kind as usize] {
             return;
         }
@@ -109,6 +141,12 @@ impl<'a> Told<'a> {
                 };
                 let facts = Facts { to, due_ms, ..Facts::default() };
                 Told { facts, reason, ..told(kind, id, set) }
+            }
+            JobEvent::OccurrenceMade { schedule, id, set, due_ms, is_caught_up } => {
+                let (due_ms, schedule) = (Some(due_ms), Some(schedule.as_str()));
+                let facts = Facts { due_ms, schedule, ..Facts::default() };
+                let reason = Some(if is_caught_up { "caught_up" } else { "made" });
+                Told { facts, reason, ..told(EventKind::Scheduled, id, Some(set)) }
             }
             JobEvent::Acknowledged { queue, id, verdict, error, is_applied: false } => {
                 let kind = match verdict {

@@ -135,3 +135,26 @@ fn what_is_not_asked_for_is_not_made_and_what_has_no_room_is_counted() {
     events.observe(&JobEvent::Dropped { set: queue, id });
     dropped(2);
 }
+
+#[test]
+fn an_occurrence_is_told_and_of_a_gap_the_latest_hundred() {
+    let (feed, mut facts) = Feed::new(&EventKind::ALL);
+    let events = Events::new(Metrics::new(["main"], ["in"])).with_feed(Some(feed));
+    let (schedule, set) = (&JobId::new("daily").unwrap(), DueSet::Queue("emails"));
+    let (id, due_ms) = (&JobId::new("daily@1798762500000").unwrap(), 1_798_762_500_000);
+    events.observe(&JobEvent::OccurrenceMade { schedule, id, set, due_ms, is_caught_up: true });
+    let made = facts.try_recv().unwrap();
+    assert_eq!((made.kind, made.reason), (EventKind::Scheduled, Some("caught_up")));
+    assert_eq!((made.schedule.as_deref(), made.due_ms), (Some("daily"), Some(due_ms)));
+
+    let times: Vec<i64> = (0..130).map(|number| due_ms + number * 60_000).collect();
+    let (count, reason) = (130, "late");
+    events.observe(&JobEvent::OccurrencesMissed { schedule, set, count, times: &times, reason });
+    let mut missed = Vec::new();
+    while let Ok(fact) = facts.try_recv() {
+        assert_eq!((fact.kind, fact.reason), (EventKind::Missed, Some("late")));
+        missed.push(fact.id);
+    }
+    assert_eq!(missed.len(), MAX_MISSED);
+    assert_eq!(missed.last(), Some(&occurrence_id("daily", times[129])));
+}
