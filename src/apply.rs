@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use crate::clock;
-use crate::events::{JobEvent, Observer};
+use crate::events::{Facts, JobEvent, Observer, Settled};
 use crate::fleet::WakeUps;
 use crate::job::{Action, DeadReason, JobId, Verdict};
 use crate::reconnect::Backoff;
@@ -253,26 +253,36 @@ impl Apply {
             && verdict == Verdict::Finished
             && job.place == Place::Reserved
         {
-            let verdict = LeaseVerdict::Finished;
-            self.events.observe(&JobEvent::Acknowledged { queue, id, verdict });
+            let (verdict, error, is_applied) = (LeaseVerdict::Finished, "", true);
+            self.events.observe(&JobEvent::Acknowledged { queue, id, verdict, error, is_applied });
         }
         Ok(verdict)
     }
 
     /// Reports the effect of a request.
     fn report(&self, request: &Request, Answer { verdict, due_ms }: Answer) {
-        let (id, action, set) = match request {
+        let (id, action, set, to) = match request {
             Request::NewJob(new_job) => {
-                (&new_job.id, Action::Schedule, Some(DueSet::of(&new_job.job)))
+                let job = &new_job.job;
+                (&new_job.id, Action::Schedule, Some(DueSet::of(job)), job.destination())
             }
-            Request::NewSchedule(new) => (&new.id, Action::Schedule, Some(DueSet::of(&new.job))),
-            Request::Act(act) => (&act.id, act.action, None),
+            Request::NewSchedule(new) => {
+                (&new.id, Action::Schedule, Some(DueSet::of(&new.job)), new.job.destination())
+            }
+            Request::Act(act) => (&act.id, act.action, None, None),
         };
-        self.events.observe(&JobEvent::Applied { id, set, action, verdict, due_ms });
+        self.events.observe(&JobEvent::Applied { id, set, to, action, verdict, due_ms });
+        // A dying job is due at once: it waits for nothing.
+        if (action, verdict) == (Action::Fail, Verdict::Failed)
+            && due_ms.is_some_and(|due_ms| due_ms > self.store.now_ms())
+        {
+            let (end, facts) = (Settled::Retried { error: "" }, Facts::default());
+            self.events.observe(&JobEvent::Settled { set, id, end, facts });
+        }
         // A queue's job that died by this call; one that was dead before has a due time.
         if (action, verdict, due_ms) == (Action::Fail, Verdict::Dead, None) {
-            let (reason, error) = (DeadReason::Failed, "");
-            self.events.observe(&JobEvent::Dead { set, id, reason, error });
+            let (reason, error, facts) = (DeadReason::Failed, "", Facts::default());
+            self.events.observe(&JobEvent::Dead { set, id, reason, error, facts });
         }
     }
 

@@ -10,6 +10,7 @@ mod brokers;
 mod content;
 mod defaults;
 mod delivery;
+mod events;
 mod ingest;
 mod layers;
 mod limits;
@@ -38,6 +39,7 @@ pub(crate) use content::decode as decode_base64;
 pub use content::{HeaderTexts, TextOrBytes};
 pub use delivery::Delivery;
 pub use dwell_store::config::{Durability, Redis, RedisMode};
+pub use events::{EventKind, Events};
 pub use ingest::{DelayFrom, DeliverTo, Format, IdFrom, Ingest, MissingDelay};
 pub use limits::Limits;
 pub use listeners::{Compat, Http, Probes};
@@ -168,6 +170,8 @@ pub struct Settings {
     pub schedules: BTreeMap<String, Schedule>,
     /// How due jobs are published.
     pub delivery: Delivery,
+    /// Events of jobs as messages: an audit trail.
+    pub events: Events,
     /// The limits of a request.
     pub limits: Limits,
     /// Admin API and dashboard.

@@ -1,4 +1,5 @@
-//! The names of the `delayed-*` headers, which Dwell writes on the messages that it publishes.
+//! The names of the `delayed-*` headers, which Dwell writes on the messages that it publishes, and
+//! the type of its events.
 
 /// The id of the job.
 pub const ID: &str = "delayed-id";
@@ -22,3 +23,5 @@ pub const LAST_ERROR: &str = "delayed-last-error";
 pub const ERROR: &str = "delayed-error";
 /// The error of a rejected request.
 pub const ERROR_DETAIL: &str = "delayed-error-detail";
+/// The beginning of the types of the events of jobs.
+pub const EVENT_TYPE_PREFIX: &str = "dwell.job.";

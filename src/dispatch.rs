@@ -99,7 +99,13 @@ impl Dispatch {
         let in_flight = InFlight::new(&parts, broker.clone());
         Dispatch {
             scheduler: ClaimScheduler::new(parts.store.clone(), broker.clone(), lease),
-            settler: Settler::new(parts.store, broker, lease, parts.events),
+            settler: Settler::new(
+                parts.store,
+                broker,
+                lease,
+                parts.publisher.clone(),
+                parts.events,
+            ),
             in_flight,
             publisher: parts.publisher,
             reports: parts.reports,

@@ -9,7 +9,8 @@
 //! - [`store`]: the only module that knows Redis.
 //! - [`dispatch`]: claims due jobs, publishes and settles them; [`outgoing`]: the published
 //!   messages; [`delayed_headers`]: the names of their headers; [`publisher`]: the connection for
-//!   publishing; [`policy`]: the decisions on a job's fate.
+//!   publishing; [`policy`]: the decisions on a job's fate; [`cloud_events`]: publishes the events of
+//!   jobs.
 //! - [`maintenance`]: the tasks that keep a namespace in order: rescue, retention, expiry, counts.
 //! - [`fleet`]: the instances of a namespace.
 //! - [`runtime`]: starts, runs and drains all agents; [`readiness`]: the things that the start
@@ -45,6 +46,7 @@ pub mod fuzz;
 cfg_if::cfg_if! {
     if #[cfg(feature = "internals")] {
         pub mod apply;
+        pub mod cloud_events;
         pub mod runtime;
         pub mod compat;
         pub mod config;
@@ -65,6 +67,7 @@ cfg_if::cfg_if! {
         pub mod view;
     } else {
         mod apply;
+        mod cloud_events;
         mod runtime;
         mod compat;
         mod config;

@@ -1,4 +1,5 @@
-//! The messages that Dwell publishes: attempts, dead letters, rejected requests, verdicts. Pure.
+//! The messages that Dwell publishes: attempts, dead letters, rejected requests, verdicts, events of
+//! jobs. Pure.
 
 use dwell_connectors::{Capabilities, Header, Headers, Message, Value};
 
@@ -10,8 +11,10 @@ use crate::store::queue::batch::Answer;
 use crate::store::queue::claim::ClaimedJob;
 use crate::view;
 
+mod event;
 mod rejected;
 
+pub use event::EventSource;
 pub use rejected::Rejected;
 
 /// A number in a header: an integer where header values have types, else text.

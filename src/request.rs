@@ -9,8 +9,8 @@
 //!   `envelope`: a JSON body.
 //! - `target`: the target and whether it is allowed; `queue`, `full_queues`: the queue instead of a
 //!   target, and whether it is full; `headers`: which headers pass on.
-//! - `origin`: the identity of a message; `rounds`: how often a message returned; `moved`: jobs
-//!   that move to another broker.
+//! - `origin`: the identity of a message; `rounds`: how often a message returned; `own_events`: the
+//!   events of jobs, which are no requests; `moved`: jobs that move to another broker.
 //! - `declared`: a schedule of the settings.
 //! - `rules`: the settings that apply; `reject`: why a request is rejected.
 
@@ -23,6 +23,7 @@ mod full_queues;
 mod headers;
 mod moved;
 mod origin;
+mod own_events;
 mod parse;
 mod queue;
 mod recurring;

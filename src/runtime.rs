@@ -22,18 +22,21 @@ use tokio_util::sync::CancellationToken;
 
 use crate::apply::{Apply, CallBatcher};
 use crate::clock;
+use crate::cloud_events::CloudEvents;
 use crate::config::Settings;
 use crate::consumers::Consumers;
 use crate::dispatch::{self, Dispatch};
 use crate::fleet::{self, Fleet, WakeUps};
 use crate::maintenance;
+use crate::outgoing::EventSource;
 use crate::publisher::Publisher;
 use crate::readiness::Readiness;
 use crate::request::FullQueues;
 use crate::store::Store;
+use crate::telemetry::feed::Feed;
 use crate::telemetry::trace::Traces;
 use crate::telemetry::{Events, Metrics};
-pub use needed::{Needed, nothing_takes, of_dispatch, of_ingest};
+pub use needed::{Needed, nothing_takes, of_dispatch, of_events, of_ingest};
 use open::{BrokerPublisher, ingests, open_store, publishers};
 pub use start_error::{Cause, StartError};
 use wait::StartWait;
@@ -69,6 +72,9 @@ impl From<Failure> for StartError {
     }
 }
 
+/// The longest wait for the last events of jobs, within the time of the drain.
+const MAX_EVENT_DRAIN: Duration = Duration::from_secs(1);
+
 /// The end of an agent: its name, or the reason why it did not start.
 type AgentEnd = Result<&'static str, StartError>;
 
@@ -85,8 +91,11 @@ pub struct Runtime {
     workers: JoinSet<AgentEnd>,
     /// Agents that the workers need until they have ended.
     helpers: JoinSet<AgentEnd>,
+    /// Publishes the events of the workers until they have ended.
+    events: JoinSet<AgentEnd>,
     stop: CancellationToken,
     give_up: CancellationToken,
+    events_stop: CancellationToken,
     helpers_stop: CancellationToken,
 }
 
@@ -147,7 +156,9 @@ impl Runtime {
             })
             .unzip();
         let rules = settings.delivery.late_rules();
-        let events = Events::new(metrics.clone());
+        let (feed, facts) = Feed::new(&settings.events.of);
+        let feed = settings.events.broker.is_some().then_some(feed);
+        let events = Events::new(metrics.clone()).with_feed(feed);
         let consumers =
             Consumers::new(store.clone(), rules, Arc::new(events.clone()), stop.clone());
         let wake_ups = WakeUps::new(store.clone(), head_senders, consumers.clone(), fleet.clone());
@@ -169,6 +180,13 @@ impl Runtime {
             Vec::new()
         };
 
+        let source = EventSource::new(&settings.redis.namespace, &instance);
+        let published = settings.events.broker.as_deref().and_then(|name| {
+            let publisher = publishers.get(name)?.clone();
+            let to = publisher.connector().destination(&settings.events.to);
+            Some(CloudEvents::new(facts, source, publisher, to, metrics.clone()))
+        });
+
         let mut runtime = Runtime {
             instance,
             apply,
@@ -177,10 +195,19 @@ impl Runtime {
             store: store.clone(),
             workers: JoinSet::new(),
             helpers,
+            events: JoinSet::new(),
             stop,
             give_up,
+            events_stop: CancellationToken::new(),
             helpers_stop,
         };
+        if let Some(published) = published {
+            let stop = runtime.events_stop.clone();
+            runtime.events.spawn(async move {
+                published.run(stop).await;
+                Ok("the events of jobs")
+            });
+        }
         for ingest in ingests {
             let (wait, stop, give_up) =
                 (wait.clone(), runtime.stop.clone(), runtime.give_up.clone());
@@ -277,12 +304,14 @@ impl Runtime {
         tokio::select! {
             failure = failed(&mut self.workers) => failure,
             failure = failed(&mut self.helpers) => failure,
+            failure = failed(&mut self.events) => failure,
         }
     }
 
     /// Stops reading and claiming, waits for confirms up to `drain`, gives back the rest, and ends.
     /// True if all agents ended in time.
     pub async fn stop(mut self, drain: Duration) -> bool {
+        let begun = clock::now();
         self.stop.cancel();
         // The last tenth is for giving jobs back.
         let timeout = drain.mul_f64(0.9);
@@ -291,6 +320,9 @@ impl Runtime {
             self.give_up.cancel();
             clean = clock::timeout(drain - timeout, drained(&mut self.workers)).await.is_some();
         }
+        self.events_stop.cancel();
+        let left = drain.saturating_sub(begun.elapsed()).min(MAX_EVENT_DRAIN);
+        let _ = clock::timeout(left, drained(&mut self.events)).await;
         self.helpers_stop.cancel();
         let _ = clock::timeout(Duration::from_millis(200), drained(&mut self.helpers)).await;
         clean

@@ -1,6 +1,7 @@
 //! Logs, metrics and traces.
 //!
 //! - [`events`]: the subscribers to the events of jobs.
+//! - [`feed`]: hands the events of jobs on to be published.
 //! - [`log`]: tracing to stderr, as text on a terminal, as JSON elsewhere.
 //! - [`metrics`]: every metric with its name and help text, and the handles that count.
 //! - [`trace`]: spans, exported by OTLP.
@@ -8,6 +9,7 @@
 //!   [`gauges`]: the age of the gauges.
 
 pub mod events;
+pub mod feed;
 pub mod gauges;
 pub mod labels;
 pub mod log;

@@ -53,6 +53,11 @@ pub struct Capabilities {
     /// The header by which the broker removes a published message after a time. Only Dwell sets it:
     /// that of an inbound message does not pass.
     pub ttl_header: Option<&'static str>,
+    /// The prefix of the headers that carry the attributes of a CloudEvent; empty: a broker of this
+    /// kind gets no events.
+    pub event_prefix: &'static str,
+    /// The values of these headers are percent-encoded beyond printable ASCII.
+    pub encodes_events: bool,
     /// [`crate::Sink::exists`] accepts a pattern.
     pub finds_patterns: bool,
     /// Log directives for the client library, such as `library=warn`, with commas; empty for none.
@@ -88,6 +93,8 @@ impl Capabilities {
             copy_headers: &[],
             parking_headers: &[],
             ttl_header: None,
+            event_prefix: "ce-",
+            encodes_events: true,
             finds_patterns: false,
             log_filter: "",
             logs_bodies: false,

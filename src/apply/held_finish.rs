@@ -2,6 +2,7 @@
 
 use crate::events::{JobEvent, Observer};
 use crate::job::{Action, JobId, Verdict};
+use crate::store::due_set::DueSet;
 use crate::store::queue::acknowledge::{LeaseAction, LeaseObserver, LeaseVerdict};
 use crate::store::wake_up::WakeUp;
 use crate::telemetry::Events;
@@ -18,9 +19,10 @@ impl HeldFinish {
     /// The job is finished.
     pub(super) fn finished(&self, queue: &str, id: &JobId) {
         let (action, verdict, due_ms) = (Action::Finish, Verdict::Finished, Some(self.due_ms));
-        self.events.observe(&JobEvent::Applied { id, set: None, action, verdict, due_ms });
-        let verdict = LeaseVerdict::Finished;
-        self.events.observe(&JobEvent::Acknowledged { queue, id, verdict });
+        let (set, to) = (Some(DueSet::Queue(queue)), None);
+        self.events.observe(&JobEvent::Applied { id, set, to, action, verdict, due_ms });
+        let (verdict, error, is_applied) = (LeaseVerdict::Finished, "", true);
+        self.events.observe(&JobEvent::Acknowledged { queue, id, verdict, error, is_applied });
     }
 }
 

@@ -1,6 +1,7 @@
 //! Turns the settings as written into [`Settings`]: units, names, references and secrets. Collects
 //! every mistake.
 
+mod events;
 mod listeners;
 mod queues;
 mod routes;
@@ -18,13 +19,14 @@ use super::rules::Wrong;
 use super::{Problem, Settings, defaults, secret, values};
 
 /// The sections in the order of the file.
-const SECTIONS: [&str; 12] = [
+const SECTIONS: [&str; 13] = [
     "redis",
     "brokers",
     "ingest",
     "queues",
     "schedules",
     "delivery",
+    "events",
     "limits",
     "http",
     "compat",
@@ -45,6 +47,7 @@ pub(super) fn resolve(
     let ingest = resolver.ingests(&brokers);
     let limits = resolver.limits();
     let delivery = resolver.delivery(&limits, &brokers, &ingest);
+    let events = resolver.events(&brokers, &ingest);
     let queues = resolver.queues(&limits, &delivery);
     let schedules = resolver.schedules();
     let (http, compat, probes) = resolver.listeners();
@@ -57,6 +60,7 @@ pub(super) fn resolve(
         queues: Arc::new(queues),
         schedules,
         delivery,
+        events,
         limits,
         http,
         compat,

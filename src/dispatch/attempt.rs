@@ -7,9 +7,10 @@ use std::time::Duration;
 use dwell_connectors::Destination;
 
 use super::settle_queue::Settlement;
+use super::settler::Noted;
 use crate::clock::{self, Instant, whole_ms};
 use crate::config::Delivery;
-use crate::job::Confirm;
+use crate::job::{Confirm, JobId};
 use crate::outgoing;
 use crate::policy::Fate;
 use crate::policy::attempt::GIVEN_BACK;
@@ -53,6 +54,8 @@ pub(super) struct Unconfirmed {
     /// Without an answer by then the outcome is unknown.
     pub(super) deadline: Instant,
     pub(super) span: Span,
+    /// The facts of the job, if a subscriber wants them.
+    pub(super) facts: Option<(JobId, Noted)>,
 }
 
 /// Makes the attempts of one broker.
@@ -146,7 +149,7 @@ impl Attempts {
         lease.record.job.headers = dwell_connectors::Headers::default();
         (
             PublicationRequest { token, to, message, dedupe_id, deadline },
-            Unconfirmed { lease, published: now, deadline, span },
+            Unconfirmed { lease, published: now, deadline, span, facts: None },
         )
     }
 }

@@ -201,7 +201,10 @@ impl InFlight {
             }
         }
         let to = to.clone();
+        // Before the headers are dropped.
+        let facts = settler.facts_of(&lease, lease.state.attempt);
         let (attempt, unconfirmed) = self.attempts.start(lease, to, now);
+        let unconfirmed = Unconfirmed { facts, ..unconfirmed };
         self.destinations.sent(&attempt.to, attempt.token);
         self.unconfirmed.insert(attempt.token, unconfirmed);
         Some(attempt)
@@ -210,14 +213,17 @@ impl InFlight {
     /// Settles a job without a publication.
     fn settle(&mut self, lease: &ClaimedJob, settlement: Settlement, settler: &mut Settler) {
         self.window.take_place();
+        let facts = settler.facts_of(lease, lease.token.state.attempt);
+        settler.note(facts);
         settler.push(lease.bucket, settlement);
         self.window.free_bytes(lease.size);
     }
 
     /// A publication has its outcome.
     pub(super) fn concluded(&mut self, token: Token, outcome: Outcome, settler: &mut Settler) {
-        let Some(publication) = self.unconfirmed.remove(&token) else { return };
+        let Some(mut publication) = self.unconfirmed.remove(&token) else { return };
         let (bucket, size) = (publication.lease.bucket, publication.lease.size);
+        let facts = publication.facts.take();
         self.window.free_bytes(size);
         self.waiting.outcome_arrived();
         match self.outcomes.conclude(
@@ -227,7 +233,10 @@ impl InFlight {
             clock::now(),
             &mut self.destinations,
         ) {
-            Some(settlement) => settler.push(bucket, settlement),
+            Some(settlement) => {
+                settler.note(facts);
+                settler.push(bucket, settlement);
+            }
             None => self.window.free_jobs(1),
         }
     }

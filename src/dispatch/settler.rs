@@ -1,18 +1,23 @@
 //! Settles jobs in the store, in batches, and repeats each call until the store answers.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dwell_connectors::Destination;
 use tokio_util::sync::CancellationToken;
 
 use super::settle_queue::{SettleCall, SettleQueue, Settlement};
 use crate::clock::{self, Instant};
-use crate::events::{JobEvent, Observer};
+use crate::events::{Facts, JobEvent, Observer, Settled};
+use crate::job::JobId;
+use crate::publisher::Publisher;
 use crate::reconnect::Backoff;
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::settle::{Bury, Completion, Release, SettleResult};
+use crate::store::queue::claim::ClaimedJob;
+use crate::store::queue::settle::{Bury, Completion, Release, Retry, SettleResult};
 use crate::telemetry::{Events, GivenBack};
 
 /// Settles the jobs of one broker.
@@ -21,6 +26,40 @@ pub(super) struct Settler {
     events: Events,
     given_back: Option<GivenBack>,
     queue: SettleQueue,
+    publisher: Publisher,
+    /// The facts of the jobs that are not settled yet, if a subscriber wants them.
+    noted: Option<HashMap<JobId, Noted>>,
+}
+
+/// The facts of a job that is not settled yet.
+#[derive(Debug)]
+pub(super) struct Noted {
+    to: Option<Destination>,
+    attempt: Option<u32>,
+    due_ms: Option<i64>,
+    schedule: Option<String>,
+    occurrence: Option<u64>,
+}
+
+impl From<Facts<'_>> for Noted {
+    fn from(facts: Facts<'_>) -> Noted {
+        let Facts { to, attempt, due_ms, schedule, occurrence } = facts;
+        let (to, schedule) = (to.cloned(), schedule.map(str::to_owned));
+        Noted { to, attempt, due_ms, schedule, occurrence }
+    }
+}
+
+impl Noted {
+    fn facts(&self) -> Facts<'_> {
+        let Noted { to, attempt, due_ms, schedule, occurrence } = self;
+        Facts {
+            to: to.as_ref(),
+            attempt: *attempt,
+            due_ms: *due_ms,
+            schedule: schedule.as_deref(),
+            occurrence: *occurrence,
+        }
+    }
 }
 
 /// A settle call that was answered or given up.
@@ -53,12 +92,29 @@ impl Settler {
         store: Arc<Store>,
         broker: Arc<str>,
         lease: Duration,
+        publisher: Publisher,
         events: Events,
     ) -> Self {
         let given_back =
             events.metrics().broker(&broker).map(|metrics| metrics.given_back().clone());
+        let noted = events.wants_facts().then(HashMap::new);
         let caller = Caller { store, broker, lease };
-        Settler { caller, events, given_back, queue: SettleQueue::default() }
+        Settler { caller, events, given_back, queue: SettleQueue::default(), publisher, noted }
+    }
+
+    /// The facts of a job after so many attempts, for [`Settler::note`]; `None` if no subscriber
+    /// wants them.
+    pub(super) fn facts_of(&self, lease: &ClaimedJob, attempt: u32) -> Option<(JobId, Noted)> {
+        self.noted.as_ref()?;
+        let facts = Facts::of(&lease.record.job, attempt, lease.state.due_ms);
+        Some((lease.id.clone(), facts.into()))
+    }
+
+    /// Keeps the facts of a job until it is settled.
+    pub(super) fn note(&mut self, facts: Option<(JobId, Noted)>) {
+        if let Some(noted) = &mut self.noted {
+            noted.extend(facts);
+        }
     }
 
     pub(super) fn push(&mut self, bucket: u16, settlement: Settlement) {
@@ -89,6 +145,7 @@ impl Settler {
     pub(super) fn answered(&mut self, answer: &SettleAnswer) {
         let SettleAnswer { bucket, call, results } = answer;
         self.queue.answered(*bucket, call);
+        self.tell(call, results.as_deref().unwrap_or_default());
         let Some(results) = results else { return };
         let broker = &*self.caller.broker;
         let of = |wanted: SettleResult| results.iter().filter(|result| **result == wanted).count();
@@ -104,13 +161,53 @@ impl Settler {
         if let SettleCall::Release(jobs) = call {
             self.gave_back(jobs, results);
         }
-        if let SettleCall::Bury(jobs) = call {
-            let settled =
-                jobs.iter().zip(results).filter(|(_, result)| **result == SettleResult::Settled);
-            for (Bury { job, reason, error }, _) in settled {
-                let (set, id, reason) = (Some(DueSet::Broker(broker)), &job.id, *reason);
-                self.events.observe(&JobEvent::Dead { set, id, reason, error });
+    }
+
+    /// Tells what became of the jobs of a call, and forgets their facts. No results: the call was
+    /// given up.
+    fn tell(&mut self, call: &SettleCall, results: &[SettleResult]) {
+        let Settler { caller, events, publisher, noted, .. } = self;
+        let set = Some(DueSet::Broker(&caller.broker));
+        let is_settled = |at: usize| results.get(at) == Some(&SettleResult::Settled);
+        let connector = publisher.connector();
+        let mut forget = |id: &JobId| noted.as_mut().and_then(|noted| noted.remove(id));
+        let tell = |id: &JobId, end: Settled<'_>, noted: &Noted| {
+            events.observe(&JobEvent::Settled { set, id, end, facts: noted.facts() });
+        };
+        match call {
+            SettleCall::Complete(over, jobs) => {
+                let end = match over {
+                    Completion::Fired => Settled::Delivered,
+                    Completion::Dropped => Settled::Dropped,
+                };
+                for (at, job) in jobs.iter().enumerate() {
+                    if let Some(noted) = forget(&job.id).filter(|_| is_settled(at)) {
+                        tell(&job.id, end, &noted);
+                    }
+                }
             }
+            SettleCall::Retry(jobs) => {
+                for (at, Retry { job, dies, error, .. }) in jobs.iter().enumerate() {
+                    let noted = forget(&job.id).filter(|_| is_settled(at) && dies.is_none());
+                    if let Some(noted) = noted {
+                        let error = connector.without_answer(error);
+                        tell(&job.id, Settled::Retried { error }, &noted);
+                    }
+                }
+            }
+            SettleCall::Bury(jobs) => {
+                for (at, Bury { job, reason, error }) in jobs.iter().enumerate() {
+                    let noted = forget(&job.id);
+                    if is_settled(at) {
+                        let facts = noted.as_ref().map(Noted::facts).unwrap_or_default();
+                        let error = connector.without_answer(error);
+                        let (id, reason) = (&job.id, *reason);
+                        events.observe(&JobEvent::Dead { set, id, reason, error, facts });
+                    }
+                }
+            }
+            SettleCall::Hold(jobs) => jobs.iter().for_each(|(job, _)| drop(forget(&job.id))),
+            SettleCall::Release(jobs) => jobs.iter().for_each(|job| drop(forget(&job.job.id))),
         }
     }
 

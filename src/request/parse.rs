@@ -19,7 +19,7 @@ use super::control::{self, Control};
 use super::reject::{Code, Rejection};
 use super::rules::RequestRules;
 use super::until::{Until, until_ms};
-use super::{Act, NewJob, Request, dialect, envelope, etf1, headers, origin, target};
+use super::{Act, NewJob, Request, dialect, envelope, etf1, headers, origin, own_events, target};
 use crate::config::{Format, IdFrom};
 use crate::delayed_headers::{ATTEMPT, DUE};
 use crate::job::{Action, Due, JobId};
@@ -30,6 +30,7 @@ use crate::units::quote;
 /// timestamps lie in the future and which delays exceed `max_delay`.
 pub fn parse(message: &Message, rules: &RequestRules, now_ms: i64) -> Result<Request, Rejection> {
     check_age(message, rules, now_ms)?;
+    own_events::check(message)?;
     headers::check_whole(&message.unreadable)?;
     headers::check(&message.headers, rules.source)?;
     let mut control = control::read(&message.headers)?;

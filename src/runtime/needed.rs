@@ -1,4 +1,4 @@
-//! The destinations that settings name: those of dead letters, and those of an ingest.
+//! The destinations that settings name: those of dead letters, of events, and those of an ingest.
 
 use dwell_connectors::{Declared, Destination, Role};
 
@@ -24,6 +24,17 @@ pub fn of_dispatch(settings: &Settings, name: &str, broker: &Broker) -> Option<N
     let setting =
         if is_common { "delivery.dead".to_owned() } else { format!("brokers.{name}.dead") };
     Some(Needed { setting, to, declare: settings.ingest.values().any(|ingest| ingest.declare) })
+}
+
+/// Where the events of jobs go, if this broker gets them.
+#[must_use]
+pub fn of_events(settings: &Settings, name: &str, broker: &Broker) -> Option<Needed> {
+    let is_named = settings.events.broker.as_deref() == Some(name);
+    is_named.then(|| Needed {
+        setting: "events.to".to_owned(),
+        to: broker.connector.destination(&settings.events.to),
+        declare: settings.ingest.values().any(|ingest| ingest.declare),
+    })
 }
 
 /// Where an ingest publishes: its bad requests, and on its exchange.

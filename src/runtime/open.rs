@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::letters::Letters;
-use super::needed::{declare_missing, of_dispatch, of_ingest};
+use super::needed::{declare_missing, of_dispatch, of_events, of_ingest};
 use super::wait::StartWait;
 use super::{AgentEnd, Cause, Roles, StartError};
 use crate::apply::Apply;
@@ -58,14 +58,16 @@ pub(super) fn publishers(
 ) -> Vec<BrokerPublisher> {
     let read: BTreeSet<&str> =
         settings.ingest.values().map(|ingest| ingest.broker.as_str()).collect();
-    let used =
-        settings.brokers.iter().filter(|(name, _)| roles.dispatch || read.contains(name.as_str()));
+    let used = settings.brokers.iter().filter(|(name, _)| {
+        let gets_events = settings.events.broker.as_deref() == Some(name.as_str());
+        roles.dispatch || gets_events || read.contains(name.as_str())
+    });
     let start = |(name, broker): (&String, &Broker)| {
         let timeout = Duration::from_millis(settings.delivery.publish_timeout.ms());
         let (publisher, reports) =
             Publisher::new(name, broker.connector.clone(), timeout, metrics.broker(name));
-        let needed =
-            of_dispatch(settings, name, broker).filter(|_| roles.dispatch).into_iter().collect();
+        let dead = of_dispatch(settings, name, broker).filter(|_| roles.dispatch);
+        let needed = dead.into_iter().chain(of_events(settings, name, broker)).collect();
         let letters = Letters {
             name: name.clone(),
             broker: broker.clone(),

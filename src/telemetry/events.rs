@@ -1,20 +1,35 @@
 //! The subscribers to the events of jobs.
 
+use super::feed::Feed;
 use super::metrics::Metrics;
 use super::trace::{self, Span};
 use crate::events::{JobEvent, Observer, log};
 
-/// The subscribers of an instance: metrics, log and spans. Clones share them.
+/// The subscribers of an instance: metrics, log, spans, and the feed of the events that are
+/// published. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Events {
     metrics: Metrics,
+    feed: Option<Feed>,
 }
 
 impl Events {
     /// The events are counted in these metrics.
     #[must_use]
     pub fn new(metrics: Metrics) -> Events {
-        Events { metrics }
+        Events { metrics, feed: None }
+    }
+
+    /// The same with a feed of the events that are published.
+    #[must_use]
+    pub fn with_feed(self, feed: Option<Feed>) -> Events {
+        Events { feed, ..self }
+    }
+
+    /// Whether a subscriber wants the facts of jobs that are settled.
+    #[must_use]
+    pub fn wants_facts(&self) -> bool {
+        self.feed.is_some()
     }
 
     /// The metrics in which the events are counted.
@@ -36,6 +51,9 @@ impl Observer for Events {
     fn observe(&self, event: &JobEvent<'_>) {
         self.metrics.observe(event);
         log::write(event);
+        if let Some(feed) = &self.feed {
+            feed.observe(event, &self.metrics);
+        }
     }
 }
 

@@ -67,6 +67,7 @@ pub struct Metrics {
     leases_lost: Counter,
     cancelled: Arc<[(Verdict, Counter)]>,
     occurrences: PerLabel<Counter>,
+    events_dropped: Counter,
     queues: queues::Queues,
     redis_seconds: PerLabel<Histogram>,
     redis_errors: PerLabel<Counter>,

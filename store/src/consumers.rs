@@ -35,7 +35,7 @@ use self::waiter::Waiter;
 use self::watch::{Call, Watch};
 use crate::budget::Budget;
 use crate::clock::{self, Instant};
-use crate::events::{JobEvent, Observer};
+use crate::events::{Facts, JobEvent, Observer};
 use crate::job::{DeadReason, JobId};
 use crate::policy::late::LateRules;
 use crate::store::Store;
@@ -106,14 +106,16 @@ impl Inner {
 
 impl LeaseObserver for Inner {
     fn acknowledged(&self, queue: &str, id: &JobId, action: &LeaseAction, verdict: LeaseVerdict) {
-        self.observer.observe(&JobEvent::Acknowledged { queue, id, verdict });
+        let error: &str = match action {
+            LeaseAction::Fail { error, .. } | LeaseAction::Bury { error, .. } => error,
+            _ => "",
+        };
+        let is_applied = false;
+        self.observer.observe(&JobEvent::Acknowledged { queue, id, verdict, error, is_applied });
         if verdict == LeaseVerdict::Dead {
-            let error: &str = match action {
-                LeaseAction::Fail { error, .. } | LeaseAction::Bury { error, .. } => error,
-                _ => "",
-            };
             let (set, reason) = (Some(DueSet::Queue(queue)), DeadReason::Failed);
-            self.observer.observe(&JobEvent::Dead { set, id, reason, error });
+            let facts = Facts::default();
+            self.observer.observe(&JobEvent::Dead { set, id, reason, error, facts });
         }
     }
 

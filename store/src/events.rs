@@ -12,9 +12,14 @@ use std::time::Duration;
 use dwell_core::Destination;
 
 pub use self::publish_outcome::PublishOutcome;
-use crate::job::{Action, DeadReason, JobId, Verdict};
+use crate::job::{Action, DeadReason, Job, JobId, Verdict};
 use crate::store::due_set::DueSet;
 use crate::store::queue::acknowledge::LeaseVerdict;
+
+/// The header of an occurrence with the id of its schedule.
+const SCHEDULE: &str = "delayed-schedule";
+/// The header of an occurrence with its number.
+const OCCURRENCE: &str = "delayed-occurrence";
 
 /// Receives every event. The hottest loops call it: it neither waits nor allocates.
 pub trait Observer: Send + Sync {
@@ -76,6 +81,8 @@ pub enum JobEvent<'a> {
         id: &'a JobId,
         /// The broker or queue of a new job; `None` for an action on an existing one.
         set: Option<DueSet<'a>>,
+        /// The target of a new job on a broker.
+        to: Option<&'a Destination>,
         /// The action of the request.
         action: Action,
         /// The verdict.
@@ -140,12 +147,25 @@ pub enum JobEvent<'a> {
         /// Why the record cannot be read.
         why: &'a str,
     },
-    /// A job is too late at its first attempt, or past its own end, and is dropped.
+    /// A job is too late at its first attempt, or past its own end, and is dropped. Of a job of a
+    /// broker this is the decision, and [`JobEvent::Settled`] tells that the store has dropped it.
     Dropped {
         /// The broker or queue of the job.
         set: DueSet<'a>,
         /// The id of the job.
         id: &'a JobId,
+    },
+    /// The store has ended an attempt, or a job without one: told by the instance whose call did
+    /// that. A death is [`JobEvent::Dead`].
+    Settled {
+        /// The broker or queue of the job, if known.
+        set: Option<DueSet<'a>>,
+        /// The id of the job.
+        id: &'a JobId,
+        /// What became of the job.
+        end: Settled<'a>,
+        /// More about the job.
+        facts: Facts<'a>,
     },
     /// A publication of a job has its outcome. Ends the span of the attempt.
     Attempted {
@@ -240,6 +260,8 @@ pub enum JobEvent<'a> {
         reason: DeadReason,
         /// The last error; empty if not known.
         error: &'a str,
+        /// More about the job.
+        facts: Facts<'a>,
     },
     /// The owner of a job crashed, and its attempt may have arrived: the job is taken over.
     TakenOver {
@@ -283,7 +305,55 @@ pub enum JobEvent<'a> {
         id: &'a JobId,
         /// The verdict.
         verdict: LeaseVerdict,
+        /// The error of a consumer that could not do the job; empty if it named none.
+        error: &'a str,
+        /// The same end is told as [`JobEvent::Applied`] too.
+        is_applied: bool,
     },
+}
+
+/// What became of a job that the store has settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled<'a> {
+    /// Delivered: the job is over.
+    Delivered,
+    /// An attempt failed, and a wait began.
+    Retried {
+        /// The reason of the failure.
+        error: &'a str,
+    },
+    /// Dropped: the job is over.
+    Dropped,
+}
+
+/// More about the job of an event, as far as the place of the event knows it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Facts<'a> {
+    /// The target on the broker.
+    pub to: Option<&'a Destination>,
+    /// The number of attempts so far.
+    pub attempt: Option<u32>,
+    /// The due time of the schedule, epoch ms by Redis's clock.
+    pub due_ms: Option<i64>,
+    /// The recurring schedule that the job is an occurrence of.
+    pub schedule: Option<&'a str>,
+    /// The number of the occurrence.
+    pub occurrence: Option<u64>,
+}
+
+impl<'a> Facts<'a> {
+    /// The facts of a job after so many attempts.
+    #[must_use]
+    pub fn of(job: &'a Job, attempt: u32, due_ms: i64) -> Self {
+        let occurrence = job.headers.get(OCCURRENCE).and_then(|value| value.written());
+        Facts {
+            to: job.destination(),
+            attempt: Some(attempt),
+            due_ms: Some(due_ms),
+            schedule: job.headers.text(SCHEDULE),
+            occurrence: occurrence.and_then(|number| number.parse().ok()),
+        }
+    }
 }
 
 /// The pause of a target that refused a message.

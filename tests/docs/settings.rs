@@ -29,6 +29,7 @@ fn the_page_of_settings_is_current() {
         "queues",
         "schedules",
         "delivery",
+        "events",
         "limits",
         "http",
         "compat",

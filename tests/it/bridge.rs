@@ -7,6 +7,7 @@ mod delivery;
 mod durability;
 mod early;
 mod environment;
+mod events;
 mod faults;
 mod late;
 mod race;

@@ -4,9 +4,11 @@
 //! - `env`: the servers, the runtime, and the tools of a story.
 //! - `matrix`: the nine routes; `stories`: retries, dead letters, consumer confirm; `refusals`: the
 //!   rejected requests; `schedules`: recurring schedules; `clients`: other libraries.
+//! - `audit`: the events of jobs.
 //! - `group`: a Kafka group that loses instances; `cut_off`: an instance that loses Redis; `files`:
 //!   the runnable files of config/; `migration`: from RabbitMQ's plugin, as its page says.
 
+mod audit;
 mod clients;
 mod cut_off;
 pub(crate) mod environment;
@@ -35,6 +37,8 @@ async fn the_contract_holds_on_three_brokers() {
     clients::other_libraries_speak_to_it(&env).await;
     // From here on the same brokers, each time with another `dwell run`.
     let mut env = env;
+    audit::each_kind_of_event_arrives_once(&mut env).await;
+    audit::a_broker_that_is_away_costs_events_alone(&mut env).await;
     files::each_file_runs_as_it_stands(&mut env).await;
     env.end().await;
 }

@@ -24,6 +24,9 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     silent_hint: "check that the queues that get its messages take them",
     copy_headers: &["CC", "BCC"],
     parking_headers: &["x-opt-delivery-time"],
+    // 0-9-1 has no binding of its own: these names are for readers by AMQP 1.0.
+    event_prefix: "cloudEvents_",
+    encodes_events: false,
     // lapin logs returned messages with their bodies.
     log_filter: "lapin=off",
     logs_bodies: true,

@@ -19,6 +19,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     log: false,
     endpoint: "host",
     silent_hint: "check that the host answers requests within the `timeout` of its broker",
+    event_prefix: "",
     log_filter: "hyper_util=warn,h2=warn,rustls=warn",
     ..Capabilities::new("http", "HTTP", "URL")
 };

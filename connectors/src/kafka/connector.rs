@@ -17,6 +17,8 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     reports_redelivery: false,
     keys: true,
     byte_headers: true,
+    event_prefix: "ce_",
+    encodes_events: false,
     // The end of a consumer whose error is told by then.
     log_filter: "rdkafka::consumer::base_consumer=off",
     silent_hint: "check that the partitions of the topic have leaders with enough in-sync replicas",

@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use super::Check;
 use crate::config::{Broker, DelayFrom, Ingest, Settings};
 use crate::ingest::source_options;
-use crate::runtime::{Needed, nothing_takes, of_dispatch, of_ingest};
+use crate::runtime::{Needed, nothing_takes, of_dispatch, of_events, of_ingest};
 use crate::units::show_time_ms;
 
 pub(super) async fn checks(settings: &Settings) -> Vec<Check> {
@@ -31,8 +31,9 @@ async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Chec
     let of_ingests = settings.ingest.iter().filter(|(_, ingest)| ingest.broker == *name);
     let of_ingests =
         of_ingests.flat_map(|(ingest_name, ingest)| of_ingest(ingest_name, ingest, broker));
-    let needed: Vec<Needed> =
-        of_dispatch(settings, name, broker).into_iter().chain(of_ingests).collect();
+    let of_agents = of_dispatch(settings, name, broker).into_iter();
+    let of_agents = of_agents.chain(of_events(settings, name, broker));
+    let needed: Vec<Needed> = of_agents.chain(of_ingests).collect();
     let timeout = Duration::from_millis(settings.delivery.publish_timeout.ms());
     // The outcomes are kept until the end: a sink without a receiver counts as lost.
     let (sink, _outcomes) = match broker.connector.sink(timeout).await {

@@ -115,6 +115,22 @@ fn every_rule_is_kept() {
             "ingest.zz.expired_queue",
             "ingest.z reads `b` too",
         ),
+        ("[events]\nbroker = \"gone\"", "events.broker", "no broker \"gone\""),
+        ("[events]\nbroker = \"mian\"", "events.broker", "did you mean \"main\"?"),
+        ("[events]\nbroker = \"main\"\nto = \"\"", "events.to", "empty"),
+        ("[events]\nbroker = \"main\"\nto = \"audit.>\"", "events.to", "nothing may be published to"),
+        ("[events]\nbroker = \"main\"\nto = \"delay.in\"", "events.to", "for ever"),
+        (
+            "[ingest.z]\nbroker = \"main\"\ntopic = \"audit.*\"\n[events]\nbroker = \"main\"\nto = \"audit.jobs\"",
+            "events.to",
+            "ingest.z (`audit.*`)",
+        ),
+        (
+            "[brokers.o]\ntype = \"amqp\"\nurl = \"amqp://h\"\nallow = []\n[events]\nbroker = \"o\"\nto = \"amq.topic/x\"",
+            "events.to",
+            "nothing may be published to",
+        ),
+        ("[events]\nof = [\"dead\", \"canceled\"]", "events.of", "did you mean \"cancelled\"?"),
         ("[delivery]\ndead = \"dead.*\"", "delivery.dead", "nothing may be published to"),
         ("[delivery]\ndedupe_window = \"0\"", "delivery.dedupe_window", "too small"),
         ("[delivery]\nmax_in_flight = 0", "delivery.max_in_flight", "from 1"),
@@ -153,6 +169,10 @@ fn what_is_unusual_and_right_is_taken() {
         "[limits]\nmax_inbound_bytes = \"\"",
         "[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nstart = \"2026-01-31T12:00:00+01:00\"\nmax_age = \"2d\"",
         "[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nmax_age = \"\\u00a0\"",
+        // A broker's name and kinds alone; and an exchange with a key.
+        "[events]\nbroker = \"main\"\nof = [\"dead\"]",
+        "[brokers.o]\ntype = \"amqp\"\nurl = \"amqp://h\"\nallow = []\n[events]\nbroker = \"o\"\nto = \"audit/jobs\"",
+        "[events]\nto = \"audit.>\"",
         "[brokers.dead_end-2]\ntype = \"nats\"\nurl = \"nats://h\"\nallow = []",
     ] {
         Given::least(text).settings();
@@ -223,4 +243,13 @@ fn properties_of_kafka_have_any_names_and_some_are_refused() {
         problems.contains("`acks` cannot be set") && problems.contains("`no.such` is no property"),
         "{problems}"
     );
+}
+
+#[test]
+#[cfg(feature = "http")]
+fn no_url_gets_events() {
+    let text = "[brokers.web]\ntype = \"http\"\nallow = [\"https://app.internal/*\"]\n[events]\nbroker = \"web\"\nto = \"https://app.internal/a\"";
+    let problem = Given::least(text).problem();
+    assert_eq!(problem.key, "events.broker", "{problem}");
+    assert!(problem.to_string().contains("of type \"http\" gets no events"), "{problem}");
 }

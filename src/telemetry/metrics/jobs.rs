@@ -108,6 +108,7 @@ impl Metrics {
             JobEvent::BadRequest { .. }
             | JobEvent::Applied { .. }
             | JobEvent::Unreadable { .. }
+            | JobEvent::Settled { .. }
             | JobEvent::DeadLetter { .. }
             | JobEvent::Retried { .. }
             | JobEvent::Dying { .. }
@@ -117,6 +118,11 @@ impl Metrics {
 }
 
 impl Metrics {
+    /// Counts events of jobs that were not published, or may not have been.
+    pub(crate) fn events_dropped(&self, count: u64) {
+        self.events_dropped.inc_by(count);
+    }
+
     fn of_broker(&self, name: &str) -> Option<&BrokerMetrics> {
         self.brokers.iter().find(|(known, _)| known == name).map(|(_, metrics)| metrics)
     }

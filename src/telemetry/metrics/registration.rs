@@ -115,6 +115,12 @@ impl Metrics {
             "Occurrences of recurring schedules, by result",
             Family::<Labels, Counter>::default(),
         );
+        let events_dropped = add(
+            &mut r,
+            "events_dropped",
+            "Events of jobs that were not published, or may not have been",
+            Counter::default(),
+        );
         let redis_buckets: fn() -> Histogram = || histogram(&REDIS_SECONDS);
         let redis_seconds =
             Family::<Labels, Histogram, fn() -> Histogram>::new_with_constructor(redis_buckets);
@@ -227,6 +233,7 @@ impl Metrics {
             occurrences: PerLabel::new(|value: OccurrenceResult| {
                 occurrences.get_or_create_owned(&one("result", value.word()))
             }),
+            events_dropped,
             queues,
             redis_seconds: PerLabel::new(|value: Name| {
                 redis_seconds.get_or_create_owned(&one("script", value.word()))

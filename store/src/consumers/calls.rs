@@ -9,7 +9,7 @@ use super::heads::SILENT_MASTER_TIMEOUT;
 use super::watch::{Call, Watch};
 use super::{Consumers, PoppedJobs, guard};
 use crate::clock;
-use crate::events::JobEvent;
+use crate::events::{Facts, JobEvent};
 use crate::policy::{Fate, delivery};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
@@ -197,7 +197,13 @@ impl Consumers {
                 (
                     LeaseAction::Bury { reason, error },
                     Ok(Acknowledged { verdict: LeaseVerdict::Dead, .. }),
-                ) => JobEvent::Dead { set: Some(set), id, reason: *reason, error },
+                ) => JobEvent::Dead {
+                    set: Some(set),
+                    id,
+                    reason: *reason,
+                    error,
+                    facts: Facts::default(),
+                },
                 (LeaseAction::Drop, Ok(Acknowledged { verdict: LeaseVerdict::Dropped, .. })) => {
                     JobEvent::Dropped { set, id }
                 }

@@ -94,6 +94,7 @@ pub fn write(event: &JobEvent<'_>) {
         | JobEvent::Received { .. }
         | JobEvent::Applied { .. }
         | JobEvent::Dropped { .. }
+        | JobEvent::Settled { .. }
         | JobEvent::Attempted { .. }
         | JobEvent::DeadLetter { error: None, .. }
         | JobEvent::Dead { .. }

@@ -1,6 +1,7 @@
 //! Takes over expired leases: of instances that crashed, and of consumers that did not finish
 //! within the TTR. The sidecar and each worker of `dwell-engine` run one.
 
+mod told;
 mod wake;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -26,7 +27,7 @@ use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::claim::{ClaimedJob, by_set};
-use crate::store::queue::settle::{Bury, Completion, Release, Retry, SettleResult};
+use crate::store::queue::settle::{Bury, Completion, Release, Retry};
 use crate::store::wake_up::WakeUp;
 
 /// The interval at which the preferred reader of a bucket looks for expired leases: the delay that
@@ -315,11 +316,7 @@ impl Rescue {
             return Ok(());
         }
         let stood = self.store.queue.bury_of(bucket, queue, buries).await?;
-        let settled = buries.iter().zip(stood).filter(|(_, stood)| *stood == SettleResult::Settled);
-        for (Bury { job, reason, error }, _) in settled {
-            let (set, id, reason) = (queue.map(DueSet::Queue), &job.id, *reason);
-            self.options.observer.observe(&JobEvent::Dead { set, id, reason, error });
-        }
+        told::dead(&*self.options.observer, queue, buries, &stood);
         Ok(())
     }
 
@@ -333,7 +330,7 @@ impl Rescue {
     ) -> Result<(), StoreError> {
         let (mut releases, mut retries, mut over) = (Vec::new(), Vec::new(), Vec::new());
         let now_ms = self.store.now_ms();
-        for lease in leases {
+        for lease in &leases {
             let (id, crashes) = (&lease.id, lease.state.crashes);
             let event = if lease.state.held {
                 JobEvent::TimedOut { queue: lease.record.job.queue(), count: 1 }
@@ -348,27 +345,31 @@ impl Rescue {
                     releases.push(Release { job, pause_ms: 0, unpublished });
                 }
                 Fate::Retry { wait_ms, error } => {
-                    retries.push(Retry { job, wait_ms, unpublished: false, dies: None, error });
+                    let retry = Retry { job, wait_ms, unpublished: false, dies: None, error };
+                    retries.push((retry, lease));
                 }
                 Fate::Die { reason, error, unpublished } => {
                     let dies = Some(reason);
-                    retries.push(Retry { job, wait_ms: 0, unpublished, dies, error });
+                    retries.push((Retry { job, wait_ms: 0, unpublished, dies, error }, lease));
                 }
                 Fate::Bury { reason, error } => buries.push(Bury { job, reason, error }),
                 Fate::Drop => over.push(job),
             }
         }
         if !over.is_empty() {
-            self.store.queue.complete(bucket, &over, Completion::Dropped).await?;
+            let stood = self.store.queue.complete(bucket, &over, Completion::Dropped).await?;
+            told::dropped(&*self.options.observer, set, &over, &stood);
         }
         if !releases.is_empty() {
             self.store.queue.release(bucket, set, &releases).await?;
         }
         if !retries.is_empty() {
-            self.store.queue.retry(bucket, set, &retries).await?;
+            let jobs: Vec<Retry> = retries.iter().map(|(retry, _)| retry.clone()).collect();
+            let stood = self.store.queue.retry(bucket, set, &jobs).await?;
+            told::retried(&*self.options.observer, set, &retries, &stood);
         }
         let soonest =
-            retries.iter().map(|retry| retry.wait_ms).chain(releases.iter().map(|_| 0)).min();
+            retries.iter().map(|(retry, _)| retry.wait_ms).chain(releases.iter().map(|_| 0)).min();
         if let Some(wait_ms) = soonest {
             let due_ms = self.store.now_ms() + i64::try_from(wait_ms).unwrap_or(i64::MAX / 2);
             self.wake(WakeUp { bucket, broker: set.to_owned(), due_ms });

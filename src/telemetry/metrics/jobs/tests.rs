@@ -6,6 +6,7 @@ use dwell_connectors::Destination;
 
 use super::super::tests::metrics;
 use super::*;
+use crate::events::{Facts, Settled};
 use crate::job::JobId;
 use crate::store::due_set::DueSet;
 use crate::telemetry::events::attempted;
@@ -41,8 +42,8 @@ fn each_event_of_a_request_counts_once() {
         JobEvent::Received { ingest, id, action, verdict }
     };
     let applied = |action, verdict| {
-        let (set, due_ms) = (None, Some(1));
-        JobEvent::Applied { id, set, action, verdict, due_ms }
+        let (set, to, due_ms) = (None, None, Some(1));
+        JobEvent::Applied { id, set, to, action, verdict, due_ms }
     };
     let replied = JobEvent::Replied {
         ingest: "in",
@@ -101,7 +102,7 @@ fn each_event_of_a_delivery_counts_once() {
         |is_caught_up| JobEvent::OccurrenceMade { schedule: id, id, set, due_ms: 0, is_caught_up };
     let (times, late) = (&[1, 2][..], "late");
     let missed = JobEvent::OccurrencesMissed { schedule: id, set, count: 7, times, reason: late };
-    let table: [(JobEvent<'_>, &[&str]); 18] = [
+    let table: [(JobEvent<'_>, &[&str]); 19] = [
         (made(false), &[r#"schedule_occurrences_total{result="made"} 1"#]),
         (made(true), &[r#"schedule_occurrences_total{result="caught_up"} 1"#]),
         (missed, &[r#"schedule_occurrences_total{result="missed"} 7"#]),
@@ -147,13 +148,22 @@ fn each_event_of_a_delivery_counts_once() {
             &[r#"possible_duplicates_total{cause="rescued"} 1"#],
         ),
         (JobEvent::Dropped { set, id }, &["late_dropped_total 1"]),
+        (
+            JobEvent::Settled {
+                set: Some(set),
+                id,
+                end: Settled::Dropped,
+                facts: Facts::default(),
+            },
+            &[],
+        ),
         (JobEvent::Unreadable { id, bucket: 0, why: error }, &[]),
     ];
     for (event, expected) in table {
         assert_eq!(counts(&event), expected, "{event:?}");
     }
     for reason in DeadReason::ALL {
-        let event = JobEvent::Dead { set: Some(set), id, reason, error };
+        let event = JobEvent::Dead { set: Some(set), id, reason, error, facts: Facts::default() };
         assert_eq!(counts(&event), [format!("dead_total{{reason=\"{}\"}} 1", reason.as_str())]);
     }
 }
@@ -167,7 +177,10 @@ fn each_event_of_a_queue_counts_under_its_rules() {
         let (due_ms, late) = (0, Duration::from_micros(700));
         JobEvent::Popped { queue, id, attempt, due_ms, late }
     };
-    let acknowledged = |verdict| JobEvent::Acknowledged { queue, id, verdict };
+    let acknowledged = |verdict| {
+        let (error, is_applied) = ("", false);
+        JobEvent::Acknowledged { queue, id, verdict, error, is_applied }
+    };
     let handed_out = r#"popped_jobs_total{queue="orders.*"} 1"#;
     let failed = r#"lease_ends_total{queue="orders.*",end="failed"} 1"#;
     let table: [(JobEvent<'_>, &[&str]); 13] = [
