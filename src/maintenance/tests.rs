@@ -1,17 +1,26 @@
 //! A cluster for the tests of the tasks, of which one master hangs (SIGSTOP).
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use dwell_schedule::{CatchUp, Expression};
 use dwell_store::maintenance::expiry::Expiry;
+use dwell_store::maintenance::spawner::{SpawnOptions, Spawner};
 use dwell_testkit::servers::{RedisCluster, RedisOptions};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Redis, RedisMode};
+use crate::events::{JobEvent, Observer};
 use crate::fleet::Fleet;
-use crate::job::{Due, Job, JobId};
-use crate::request::NewJob;
+use crate::job::{Conflict, Due, Job, JobId, Verdict};
+use crate::request::{NewJob, Origin};
+use crate::schedule::{NewSchedule, Overlap, Timing};
+use crate::store::due_set::DueSet;
+use crate::store::queue::batch::RequestRef;
+use crate::store::wake_up::WakeUp;
 use crate::store::{Store, Unobserved};
 
 /// A cluster without failover, and ids of jobs.
@@ -84,6 +93,80 @@ async fn jobs_of_other_masters_end_in_time_while_one_hangs() {
     tokio::select! {
         () = all_ended => {}
         () = masters.first_is_given_up() => panic!("the ends waited for the first master"),
+    }
+    masters.cluster.nodes[0].thaw().unwrap();
+    stop.cancel();
+    running.await.unwrap();
+}
+
+/// The schedules of which an occurrence was made.
+#[derive(Default)]
+struct Made(Mutex<HashSet<JobId>>);
+
+impl Observer for Made {
+    fn observe(&self, event: &JobEvent<'_>) {
+        if let JobEvent::OccurrenceMade { schedule, .. } = event {
+            self.0.lock().insert((*schedule).clone());
+        }
+    }
+}
+
+fn each_second(id: &JobId) -> NewSchedule {
+    NewSchedule {
+        id: id.clone(),
+        conflict: Conflict::Replace,
+        own_queues: None,
+        is_paused: false,
+        from_settings: false,
+        timing: Timing {
+            text: "@every 1s".to_owned(),
+            expression: Expression::parse("@every 1s").unwrap(),
+            zone: None,
+            start_ms: None,
+            end_ms: None,
+            count: None,
+            catch_up: CatchUp::One,
+            overlap: Overlap::Allow,
+            spread_ms: 0,
+        },
+        job: Job::for_queue("q", "x"),
+        origin: Origin::of_call(),
+        reply_to: None,
+    }
+}
+
+#[tokio::test]
+async fn schedules_of_other_masters_fire_in_time_while_one_hangs() {
+    let masters = Masters::new().await;
+    let Masters { store, first, others, .. } = &masters;
+    let schedules: Vec<NewSchedule> = first.iter().chain(others).map(each_second).collect();
+    let asked: Vec<RequestRef<'_>> = schedules.iter().map(RequestRef::NewSchedule).collect();
+    for answer in store.queue.apply(&asked, &[]).await.answers {
+        assert_eq!(answer.unwrap().verdict, Verdict::Added);
+    }
+    let made = Arc::new(Made::default());
+    let options = SpawnOptions {
+        serves: Arc::new(|_: DueSet<'_>| true),
+        is_full: Arc::new(|_: &str| false),
+        wake: Arc::new(|_: Vec<WakeUp>| ()),
+        observer: made.clone(),
+    };
+    let fleet = watch::channel(Fleet::alone("me ")).1;
+    let stop = CancellationToken::new();
+    let spawner = Spawner::new(store.clone(), options, fleet);
+    let running = tokio::spawn(spawner.run(stop.clone()));
+    let all_are_made = async |ids: &[JobId]| {
+        while !ids.iter().all(|id| made.0.lock().contains(id)) {
+            tokio::task::yield_now().await;
+        }
+    };
+    // The spawner is at work on every master.
+    all_are_made(&others[..]).await;
+    masters.freeze_first();
+    made.0.lock().clear();
+    tokio::select! {
+        () = all_are_made(&others[..]) => {}
+        () = masters.first_is_given_up() => panic!("the schedules waited for the first master"),
     }
     masters.cluster.nodes[0].thaw().unwrap();
     stop.cancel();

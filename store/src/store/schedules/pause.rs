@@ -7,7 +7,7 @@ use super::change::{Change, Changed};
 use super::pattern::is_own;
 use super::query::ScheduleFilter;
 use super::{Read, Schedules};
-use crate::job::JobId;
+use crate::job::{Job, JobId};
 use crate::policy::occurrences::{Hindrances, plan};
 use crate::request::OwnQueues;
 use crate::schedule::{Progress, StoredSchedule};
@@ -93,6 +93,7 @@ impl Schedules {
                 return Ok(Some((read.schedule, false)));
             }
             let now_ms = self.namespace.read_clock_of(bucket).await?;
+            hindrances.is_full = self.is_full(&read.schedule.job);
             let plan = plan(&read.schedule, now_ms, &hindrances, read.most());
             let mut change = match &plan {
                 Some(plan) => read.change(plan),
@@ -145,6 +146,11 @@ impl Schedules {
             }
         }
         Err(keeps_changing())
+    }
+
+    fn is_full(&self, job: &Job) -> bool {
+        let is_full = self.namespace.is_queue_full.get();
+        is_full.zip(job.queue()).is_some_and(|(is_full, queue)| is_full(queue))
     }
 
     async fn read_own(
@@ -225,7 +231,6 @@ mod tests {
     use dwell_schedule::{CatchUp, Expression};
 
     use super::*;
-    use crate::job::Job;
     use crate::schedule::{Overlap, Timing};
 
     const HOUR: i64 = 3_600_000;
