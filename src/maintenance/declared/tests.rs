@@ -34,7 +34,8 @@ fn hourly<'a>(names: &[&'a str]) -> Vec<(&'a str, &'static str, &'static str)> {
 
 /// What puts requests into the store, as an instance has it.
 async fn apply(redis: &RedisServer) -> Apply {
-    let open = Store::open(&Redis::new(redis.url()), &[], Arc::new(Unobserved));
+    let settings = Redis::new(redis.url());
+    let open = Store::open(&settings, &[], Arc::new(Unobserved));
     let store = Arc::new(open.await.unwrap());
     let events = Events::new(Metrics::new(["main"], ["in"]));
     let consumers =
