@@ -5,6 +5,23 @@ from playwright.sync_api import expect
 
 from page import accessible, ask, confirm, dashboard, go, heading, story
 
+# Expressions with their words; those that have none are shown as they are written.
+WORDS = [
+    ("@daily", "Each day at 00:00"),
+    ("@every 1h30m", "Every 1h30m"),
+    ("30 6 * * *", "Each day at 06:30"),
+    ("0 30 6 ? * *", "Each day at 06:30"),
+    ("0 9 * * 1-5", "Monday to Friday at 09:00"),
+    ("0 9 * * 7", "Each Sunday at 09:00"),
+    ("0 9 1 * *", "On day 1 of each month at 09:00"),
+    ("*/15 * * * *", "Every 15 minutes"),
+    ("5 * * * *", "Each hour at minute 5"),
+    ("*/7 * * * *", None),
+    ("0 9 1 * 1", None),
+    ("0 9 * 6 *", None),
+    ("15 0 9 * * *", None),
+    ("0 9 L * *", None),
+]
 # Text that would be an element where it is taken for markup.
 REASON = "a <b>freeze</b>"
 
@@ -231,11 +248,19 @@ def schedule_form(address, id):
 
 @story
 def zoned(address, id):
-    """The times of a schedule whose zone is not the reader's are told on both clocks."""
+    """The times of a schedule whose zone is not the reader's are told on both clocks, and its expression in words."""
     with dashboard(address, f"#/schedules/{id}") as page:
         heading(page, f"Schedule {id}")
         zoned = page.locator(".next-times .zoned")
         expect(zoned).to_have_count(10)
+        told = page.evaluate(
+            """async (expressions) => {
+              const { inWords } = await import(new URL('assets/expression.js', document.baseURI));
+              return expressions.map(inWords);
+            }""",
+            [expression for expression, _ in WORDS],
+        )
+        assert told == [words for _, words in WORDS], told
         for text in zoned.all_text_contents():
             assert re.fullmatch(r"[A-Z][a-z]{2} \d{1,2} [A-Z][a-z]{2} \d{4}, 09:00:00 GMT\+9", text), text
         # Tokyo has no summer time: nine o'clock there is midnight of UTC.
