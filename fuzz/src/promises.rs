@@ -4,7 +4,7 @@ use bytes::Bytes;
 use dwell::job::{Due, Job, JobId, Target, is_queue_name};
 use dwell::outgoing;
 use dwell::request::{NewJob, RequestRules};
-use dwell::schedule::NewSchedule;
+use dwell::request::NewSchedule;
 use dwell::store::queue::claim::ClaimedJob;
 use dwell::store::queue::settle::{ClaimName, ClaimToken};
 use dwell::store::record::{self, Record, State};

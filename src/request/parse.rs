@@ -23,7 +23,8 @@ use super::{Act, NewJob, Request, dialect, envelope, etf1, headers, origin, own_
 use crate::config::{Format, IdFrom};
 use crate::delayed_headers::{ATTEMPT, DUE};
 use crate::job::{Action, Due, JobId};
-use crate::schedule::{NewSchedule, Timing};
+use crate::request::NewSchedule;
+use crate::schedule::Timing;
 use crate::units::quote;
 
 /// Reads a message as a request. `now_ms` is approximately Redis's time. It only decides which

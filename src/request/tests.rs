@@ -13,7 +13,7 @@ use crate::config::{
     DelayFrom, DeliverTo, Format, IdFrom, Ingest, Limits, MissingDelay, QueueRules, Queues,
 };
 use crate::job::{Confirm, OnTimeout};
-use crate::schedule::NewSchedule;
+use crate::request::NewSchedule;
 
 mod accepted;
 mod actions;

@@ -7,7 +7,7 @@ use dwell_core::Destination;
 
 use crate::clock::ms_of;
 use crate::job::{Action, Conflict, Due, Job, JobId};
-use crate::schedule::NewSchedule;
+use crate::schedule::Timing;
 
 /// A request.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,6 +88,30 @@ pub struct NewJob {
     /// The rule for an id that exists.
     pub conflict: Conflict,
     /// The job.
+    pub job: Job,
+    /// The identity of the inbound message.
+    pub origin: Origin,
+    /// The destination of the verdict, on the ingest's broker.
+    pub reply_to: Option<Destination>,
+}
+
+/// A request for a recurring schedule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewSchedule {
+    /// The id of the schedule.
+    pub id: JobId,
+    /// The rule for an id that exists: [`Conflict::Replace`], `Keep` or `Reject`.
+    pub conflict: Conflict,
+    /// The caller has only these queues: if a schedule or job of another owner has the id, nothing
+    /// changes.
+    pub own_queues: Option<OwnQueues>,
+    /// A schedule that is new begins paused.
+    pub is_paused: bool,
+    /// The schedule is one of the settings (`[schedules.NAME]`).
+    pub from_settings: bool,
+    /// When the schedule fires.
+    pub timing: Timing,
+    /// The job of each occurrence. `created_ms` is the time of the request.
     pub job: Job,
     /// The identity of the inbound message.
     pub origin: Origin,

@@ -1,10 +1,8 @@
 //! A recurring schedule: when it fires, and the job of each of its occurrences.
 
-use dwell_core::Destination;
 use dwell_schedule::{CatchUp, Expression, ParseError, Timetable, Zone};
 
-use crate::job::{Conflict, Job, JobId};
-use crate::request::{Origin, OwnQueues};
+use crate::job::{Job, JobId};
 
 /// When a schedule fires, as it was requested.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,30 +46,6 @@ impl Overlap {
             Overlap::Skip => "skip",
         }
     }
-}
-
-/// A request for a recurring schedule.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NewSchedule {
-    /// The id of the schedule.
-    pub id: JobId,
-    /// The rule for an id that exists: [`Conflict::Replace`], `Keep` or `Reject`.
-    pub conflict: Conflict,
-    /// The caller has only these queues: if a schedule or job of another owner has the id, nothing
-    /// changes.
-    pub own_queues: Option<OwnQueues>,
-    /// A schedule that is new begins paused.
-    pub is_paused: bool,
-    /// The schedule is one of the settings (`[schedules.NAME]`).
-    pub from_settings: bool,
-    /// When the schedule fires.
-    pub timing: Timing,
-    /// The job of each occurrence. `created_ms` is the time of the request.
-    pub job: Job,
-    /// The identity of the inbound message.
-    pub origin: Origin,
-    /// The destination of the verdict, on the ingest's broker.
-    pub reply_to: Option<Destination>,
 }
 
 /// A schedule as it is stored.

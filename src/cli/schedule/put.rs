@@ -12,7 +12,7 @@ use crate::cli::table::clean;
 use crate::config::Settings;
 use crate::job::{JobId, Verdict};
 use crate::request::{Code, Rejection, Request, RequestRules, schedule_from_fields};
-use crate::schedule::NewSchedule;
+use crate::request::NewSchedule;
 use crate::store::Store;
 use crate::store::error::ErrorKind;
 use crate::units::quote;

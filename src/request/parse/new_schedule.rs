@@ -9,7 +9,7 @@ use crate::request::recurring::check_id;
 use crate::request::reject::{Code, Rejection};
 use crate::request::rules::RequestRules;
 use crate::request::{origin, rounds, target};
-use crate::schedule::NewSchedule;
+use crate::request::NewSchedule;
 
 /// A recurring schedule. `body`: the body in the envelope.
 pub(super) fn recurring(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::change::{Change, Changed};
 use super::{Schedules, codec};
 use crate::job::JobId;
-use crate::schedule::NewSchedule;
+use crate::request::NewSchedule;
 use crate::store::error::StoreError;
 
 /// How often a schedule is read again that changed meanwhile.

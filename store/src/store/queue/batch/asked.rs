@@ -2,7 +2,7 @@
 
 use crate::job::JobId;
 use crate::request::{Act, NewJob, Origin, OwnQueues, Request};
-use crate::schedule::NewSchedule;
+use crate::request::NewSchedule;
 
 /// A request of a batch.
 #[derive(Debug, Clone, Copy)]
