@@ -169,9 +169,9 @@ pub(in crate::store) async fn look(
         namespace.link.pipeline("reading recurring schedules", &pipeline).await?.into_iter();
     let mut values = || match answers.next() {
         Some(Value::Array(values)) if values.len() == ids.len() => Ok(values),
-        other => Err(StoreError::new(
+        _ => Err(StoreError::new(
             Class::Script,
-            format!("redis: HMGET answered {other:?} for {} recurring schedules", ids.len()),
+            "redis: HMGET answered no list with an item for each recurring schedule",
         )),
     };
     let (states, records) = (values()?, values()?);
