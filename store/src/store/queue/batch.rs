@@ -205,7 +205,16 @@ impl Queue {
         let mut looks = Vec::with_capacity(members.len());
         for (bucket, members) in &members {
             let ids: Vec<&str> = members.iter().map(|at| pass.items[*at].asked.id()).collect();
-            looks.push(async move { schedules::look(&self.namespace, *bucket, &ids).await });
+            looks.push(async move {
+                match schedules::look(&self.namespace, *bucket, &ids).await {
+                    // A damaged key concerns its bucket alone, and the script says so too.
+                    Err(why) if why.is_unreadable() => {
+                        let damaged = || Found { state: None, read: Err(why.clone()) };
+                        Ok(ids.iter().map(|_| damaged()).collect())
+                    }
+                    found => found,
+                }
+            });
         }
         let found = try_join_all(looks).await?;
         if !self.namespace.has_seen_clock() {
