@@ -1,10 +1,10 @@
 //! Recurring schedules: three keys a bucket, and the script that changes them.
 //!
-//! A schedule is in the hash `schedules` (its record, see [`codec`]), in `schedule_states` (its
+//! A schedule is in the hash `schedules` (its record, see `codec`), in `schedule_states` (its
 //! state), and in the zset `schedule_times` while it is not paused. Every decision is made in Rust,
 //! on a state that was read; `change_schedule.lua` applies it if the state is still the same.
 //!
-//! - `codec`: the stored forms; [`change`]: a change and its result; [`occurrence`]: the job of an
+//! - `codec`: the stored forms; `change`: a change and its result; `occurrence`: the job of an
 //!   occurrence.
 //! - `plan`: the decisions on requests.
 
