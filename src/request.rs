@@ -31,9 +31,9 @@ mod reject;
 mod rounds;
 mod rules;
 mod target;
-mod until;
 #[cfg(all(test, feature = "amqp", feature = "kafka", feature = "nats"))]
 mod tests;
+mod until;
 
 pub(crate) use envelope::compact;
 

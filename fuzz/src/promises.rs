@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use dwell::job::{Due, Job, JobId, Target, is_queue_name};
 use dwell::outgoing;
-use dwell::request::{NewJob, RequestRules};
 use dwell::request::NewSchedule;
+use dwell::request::{NewJob, RequestRules};
 use dwell::store::queue::claim::ClaimedJob;
 use dwell::store::queue::settle::{ClaimName, ClaimToken};
 use dwell::store::record::{self, Record, State};

@@ -4,8 +4,8 @@ use std::time::SystemTime;
 
 use dwell_schedule::{CatchUp, Expression, ParseError, Zone};
 use dwell_store::job::{Conflict, Due, Job, JobId};
-use dwell_store::request::Origin;
 use dwell_store::request::NewSchedule;
+use dwell_store::request::Origin;
 use dwell_store::schedule::{Overlap, Timing};
 use dwell_store::store::error::StoreError;
 use dwell_store::store::queue::batch::{Answer, RequestRef};

@@ -4,12 +4,12 @@ use bytes::Bytes;
 use dwell_connectors::Message;
 
 use super::template::{Receiver, job};
+use crate::request::NewSchedule;
 use crate::request::control::Control;
 use crate::request::recurring::check_id;
 use crate::request::reject::{Code, Rejection};
 use crate::request::rules::RequestRules;
 use crate::request::{origin, rounds, target};
-use crate::request::NewSchedule;
 
 /// A recurring schedule. `body`: the body in the envelope.
 pub(super) fn recurring(
