@@ -157,7 +157,7 @@ impl Schedules {
 }
 
 /// The texts of an array. An id that is not UTF-8, which Dwell never writes, is left out.
-fn names(answer: Value) -> Vec<String> {
+pub(super) fn names(answer: Value) -> Vec<String> {
     let Value::Array(items) = answer else { return Vec::new() };
     items.into_iter().filter_map(|item| redis::from_redis_value(item).ok()).collect()
 }
