@@ -1,4 +1,4 @@
-//! The requests to the store: a new job, or an action on an existing job.
+//! The requests to the store: a new job, a recurring schedule, or an action on either.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -7,22 +7,26 @@ use dwell_core::Destination;
 
 use crate::clock::ms_of;
 use crate::job::{Action, Conflict, Due, Job, JobId};
+use crate::schedule::NewSchedule;
 
 /// A request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
     /// A new job.
     NewJob(Box<NewJob>),
-    /// An action on an existing job.
+    /// A recurring schedule.
+    NewSchedule(Box<NewSchedule>),
+    /// An action on an existing job or schedule.
     Act(Act),
 }
 
 impl Request {
-    /// The id of the job.
+    /// The id of the job or schedule.
     #[must_use]
     pub fn id(&self) -> &JobId {
         match self {
             Request::NewJob(new_job) => &new_job.id,
+            Request::NewSchedule(new) => &new.id,
             Request::Act(act) => &act.id,
         }
     }
@@ -31,6 +35,7 @@ impl Request {
     pub fn origin_mut(&mut self) -> &mut Origin {
         match self {
             Request::NewJob(new_job) => &mut new_job.origin,
+            Request::NewSchedule(new) => &mut new.origin,
             Request::Act(act) => &mut act.origin,
         }
     }
@@ -53,6 +58,7 @@ impl Request {
     pub fn bytes(&self) -> usize {
         match self {
             Request::NewJob(new_job) => new_job.job.body.len(),
+            Request::NewSchedule(new) => new.job.body.len(),
             Request::Act(_) => 0,
         }
     }

@@ -1,7 +1,7 @@
 //! The only module that knows Redis. Jobs live in buckets; each step is one idempotent script.
 //!
-//! - [`queue`]: requests, claims and settles; [`reader`]: jobs and counts; [`admin`]: sweep,
-//!   transfer and fsck. All three stand on one [`namespace`].
+//! - [`queue`]: requests, claims and settles; [`reader`]: jobs and counts; [`schedules`]: recurring
+//!   schedules; [`admin`]: sweep, transfer and fsck. All four stand on one [`namespace`].
 //! - [`keys`]: every key; [`due_set`]: the owners of sets; [`record`]: the form of a job in Redis;
 //!   [`scripts`]: the Lua files; [`call`]: their calls, with bounds and repeats.
 //! - [`client`]: connections, rebuilt when they break; [`gate`]: connections that wait for
@@ -42,9 +42,10 @@ use error::StoreError;
 use gate::Gate;
 use keys::Keys;
 use namespace::Namespace;
-pub use namespace::{CallObserver, Unobserved};
+pub use namespace::{CallObserver, IsQueueFull, Unobserved};
 use queue::Queue;
 use reader::Reader;
+use schedules::Schedules;
 
 /// A namespace in one Redis. Share the store behind an `Arc`; any task may call any method. A store
 /// is its [`Namespace`] with the parts that work on it.
@@ -53,6 +54,8 @@ pub struct Store {
     pub queue: Queue,
     /// Looks at jobs.
     pub reader: Reader,
+    /// Recurring schedules.
+    pub schedules: Schedules,
     /// Maintains the namespace.
     pub admin: Admin,
     namespace: Arc<Namespace>,
@@ -124,6 +127,7 @@ impl Store {
         Store {
             queue: Queue::new(namespace.clone()),
             reader: Reader::new(namespace.clone()),
+            schedules: Schedules::new(namespace.clone()),
             admin: Admin::new(namespace.clone()),
             namespace,
         }

@@ -60,8 +60,8 @@ pub enum Class {
     Readonly,
     /// A script failed through damage or a bug. Concerns that call alone.
     Script,
-    /// A script met a broker that its caller did not know, or a job that changed since its caller
-    /// read it. Nothing was written: read again and repeat.
+    /// A script met a broker that its caller did not know, or a job or schedule that changed since
+    /// its caller read it. Nothing was written: read again and repeat.
     Outdated,
     /// Another master of the cluster has the slot. The call was not run.
     Moved,
@@ -218,9 +218,19 @@ impl StoreError {
         self.class == Class::Outdated && self.message.ends_with(NOT_SENT_SUFFIX)
     }
 
-    /// Whether the job of a `fail` changed since it was read.
+    /// Whether the job of a `fail`, or the schedule of a request, changed since it was read.
     pub(crate) fn is_again(&self) -> bool {
         self.told("DWELL_AGAIN").is_some()
+    }
+
+    /// Whether the id of an action is that of a recurring schedule.
+    pub(crate) fn is_of_schedule(&self) -> bool {
+        self.told("DWELL_SCHEDULE").is_some()
+    }
+
+    /// Whether another job has the id of an occurrence.
+    pub(crate) fn is_occurrence_taken(&self) -> bool {
+        self.told("DWELL_EXISTS").is_some()
     }
 
     /// The sets that the KEYS of a call lacked, each with the position of its job in the call, from
@@ -231,10 +241,12 @@ impl StoreError {
     }
 
     /// Whether the store refuses this request alone, and would refuse it again: its job is
-    /// unreadable or another caller's, or its queue full. Nothing changed.
+    /// unreadable or another caller's, its queue full, or the request is wrong. Nothing changed.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
-        matches!(self.class, Class::QueueFull | Class::Taken) || self.is_unreadable()
+        matches!(self.class, Class::QueueFull | Class::Taken)
+            || self.kind() == ErrorKind::Rejected
+            || self.is_unreadable()
     }
 
     /// Redis's clock, epoch µs, if Redis refused the call because its deadline had passed.
@@ -296,7 +308,8 @@ impl StoreError {
             || error.is_connection_refusal()
         {
             Class::Io
-        } else if matches!(code, "DWELL_BROKER" | "DWELL_AGAIN") {
+        } else if matches!(code, "DWELL_BROKER" | "DWELL_AGAIN" | "DWELL_SCHEDULE" | "DWELL_EXISTS")
+        {
             Class::Outdated
         } else if code == "DWELL_LATE" {
             Class::Unserved

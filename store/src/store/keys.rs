@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::store::due_set::DueSet;
+use crate::store::scripts::Name;
 
 /// The number of keys that come first in every script call.
 pub(super) const FIXED_KEYS: usize = 12;
@@ -25,6 +26,8 @@ const FIXED_KEY_NAMES: [&str; FIXED_KEYS] = [
 const POPS_KEYS: [&str; 2] = ["pops", "pops_old"];
 /// The index of jobs that have an end of their own.
 const ENDS_KEY: &str = "ends";
+/// The recurring schedules, in the order of KEYS (change_schedule.lua).
+const SCHEDULE_KEYS: [&str; 3] = ["schedule_times", "schedule_states", "schedules"];
 
 /// The keys of one namespace.
 #[derive(Debug, Clone)]
@@ -33,6 +36,8 @@ pub struct Keys {
     buckets: u16,
     /// Per bucket, in the order of KEYS (prelude.lua).
     fixed: Arc<[[String; FIXED_KEYS]]>,
+    /// Per bucket, in the order of [`SCHEDULE_KEYS`].
+    schedules: Arc<[[String; 3]]>,
 }
 
 /// The kind of a key.
@@ -44,6 +49,8 @@ pub enum Part {
     Due(u16, String),
     /// Another key of a queue.
     Queue(u16),
+    /// A key of the recurring schedules.
+    Schedules(u16),
     /// A key of the whole namespace, or one in quarantine.
     Whole,
     /// Not a key of Dwell; in this bucket, if known.
@@ -57,7 +64,10 @@ impl Keys {
         let fixed = (0..buckets)
             .map(|bucket| FIXED_KEY_NAMES.map(|name| format!("{{{namespace}:{bucket:02}}}:{name}")))
             .collect();
-        Keys { namespace: namespace.into(), buckets, fixed }
+        let schedules = (0..buckets)
+            .map(|bucket| SCHEDULE_KEYS.map(|name| format!("{{{namespace}:{bucket:02}}}:{name}")))
+            .collect();
+        Keys { namespace: namespace.into(), buckets, fixed, schedules }
     }
 
     /// The number of buckets.
@@ -109,6 +119,48 @@ impl Keys {
     #[must_use]
     pub fn ends(&self, bucket: u16) -> String {
         format!("{{{}:{bucket:02}}}:{ENDS_KEY}", self.namespace)
+    }
+
+    /// The next times of the recurring schedules that are not paused: zset id → epoch ms, nominal.
+    #[must_use]
+    pub fn schedule_times(&self, bucket: u16) -> &str {
+        &self.schedule_keys(bucket)[0]
+    }
+
+    /// The mutable parts of the recurring schedules: hash id → state.
+    #[must_use]
+    pub fn schedule_states(&self, bucket: u16) -> &str {
+        &self.schedule_keys(bucket)[1]
+    }
+
+    /// The recurring schedules: hash id → record.
+    #[must_use]
+    pub fn schedules(&self, bucket: u16) -> &str {
+        &self.schedule_keys(bucket)[2]
+    }
+
+    /// The keys of the recurring schedules, in the order of KEYS of `change_schedule.lua`.
+    #[must_use]
+    pub fn schedule_keys(&self, bucket: u16) -> &[String; 3] {
+        &self.schedules[usize::from(bucket)]
+    }
+
+    /// The keys of the recurring schedules that this script has behind its sets: all of them, the
+    /// last one, by which the script knows that an id is a schedule's, or none.
+    #[must_use]
+    pub fn schedule_keys_of(&self, script: Name, bucket: u16) -> &[String] {
+        let keys = self.schedule_keys(bucket);
+        match script {
+            Name::ChangeSchedule => keys,
+            Name::Schedule
+            | Name::Cancel
+            | Name::Reschedule
+            | Name::Fire
+            | Name::Finish
+            | Name::Fail
+            | Name::Requeue => &keys[2..],
+            _ => &[],
+        }
     }
 
     /// The queues: hash `=` and queue → number of held jobs; `!=` and queue → `1` while paused.
@@ -203,6 +255,7 @@ impl Keys {
             None if is_dead_of_queue(name) || name == ENDS_KEY || POPS_KEYS.contains(&name) => {
                 Part::Queue(bucket)
             }
+            None if SCHEDULE_KEYS.contains(&name) => Part::Schedules(bucket),
             None if name == "quarantine" || name.starts_with("quarantined:") => Part::Whole,
             None if self.fixed(bucket).iter().any(|fixed| fixed == key) => Part::Fixed(bucket),
             None => Part::Unknown(Some(bucket)),
@@ -271,6 +324,22 @@ mod tests {
     }
 
     #[test]
+    fn a_script_has_the_keys_of_schedules_that_it_reads() {
+        let keys = Keys::new("dwell", 16);
+        let known = "{dwell:07}:schedules".to_owned();
+        for script in Name::ALL {
+            let source = script.source(16);
+            let given = keys.schedule_keys_of(script, 7);
+            assert_eq!(source.contains("SCHEDULES"), given.last() == Some(&known), "{script:?}");
+            assert_eq!(source.contains("SCHEDULE_STATES"), given.len() == 3, "{script:?}");
+        }
+        assert_eq!(
+            (keys.schedule_times(7), keys.schedule_states(7), keys.schedules(7)),
+            ("{dwell:07}:schedule_times", "{dwell:07}:schedule_states", known.as_str())
+        );
+    }
+
+    #[test]
     fn the_bucket_of_an_id_never_changes() {
         // Golden values: with another hash, no stored job would be found.
         let keys = Keys::new("dwell", 16);
@@ -305,6 +374,9 @@ mod tests {
             ("{dwell:07}:dead:=orders", Some(Part::Queue(7))),
             ("{dwell:07}:pops_old", Some(Part::Queue(7))),
             ("{dwell:07}:ends", Some(Part::Queue(7))),
+            ("{dwell:07}:schedules", Some(Part::Schedules(7))),
+            ("{dwell:07}:schedule_states", Some(Part::Schedules(7))),
+            ("{dwell:07}:schedule_times", Some(Part::Schedules(7))),
             ("{dwell:07}:applied_old", Some(Part::Fixed(7))),
             ("{dwell:07}:quarantine", Some(Part::Whole)),
             (keys.aside("{dwell:07}:due:main", 5).as_str(), Some(Part::Whole)),

@@ -1,11 +1,12 @@
 //! A namespace in one Redis: its keys, scripts, connections, brokers and clock.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
 use redis::Value;
+use tokio::sync::Notify;
 
 use super::call::repairs::{Repair, Repairs};
 use super::call::script_call::ScriptCall;
@@ -39,6 +40,9 @@ impl CallObserver for Unobserved {
     fn failed(&self, _: Class) {}
 }
 
+/// Whether the queue of this name has as many jobs as it may have.
+pub type IsQueueFull = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
 fn lease_key(epoch: &str) -> [u8; 32] {
     blake3::derive_key("dwell 2026-11 leases of queues", epoch.as_bytes())
 }
@@ -57,6 +61,10 @@ pub struct Namespace {
     pub(super) brokers: RwLock<Arc<[String]>>,
     /// The key of the leases of queues, from the epoch of the namespace, which no consumer knows.
     lease_key: RwLock<[u8; 32]>,
+    /// Whether a queue has as many jobs as it may have; none is full before this is set.
+    pub(super) is_queue_full: OnceLock<IsQueueFull>,
+    /// A request of this process stored a recurring schedule.
+    pub(super) schedules_changed: Notify,
     /// Redis's clock at its last answer, epoch µs, and the local time of that answer.
     clock: Mutex<Option<(i64, Instant)>>,
 }
@@ -78,6 +86,8 @@ impl Namespace {
             joined: None,
             brokers: RwLock::new(known.brokers.into()),
             lease_key: RwLock::new(lease_key(&known.epoch)),
+            is_queue_full: OnceLock::new(),
+            schedules_changed: Notify::new(),
             clock: Mutex::new(None),
         }
     }
@@ -204,7 +214,8 @@ impl Namespace {
         self.script_call_with(script, bucket, sets, &[])
     }
 
-    /// The same call, with more keys after the keys of the sets.
+    /// The same call, with more keys after the keys of the sets. The keys of recurring schedules
+    /// that the script reads come last.
     pub(super) fn script_call_with(
         &self,
         script: Name,
@@ -213,7 +224,8 @@ impl Namespace {
         more: &[String],
     ) -> ScriptCall {
         let of_queues = sets.iter().filter(|set| DueSet::named(set).is_of_queue()).count();
-        let keys = FIXED_KEYS + sets.len() + of_queues + more.len();
+        let of_schedules = self.keys.schedule_keys_of(script, bucket);
+        let keys = FIXED_KEYS + sets.len() + of_queues + more.len() + of_schedules.len();
         let mut call = ScriptCall::new(&self.scripts, script, keys);
         call.arg(self.keys.fixed(bucket).as_slice());
         for set in sets {
@@ -222,6 +234,7 @@ impl Namespace {
             }
         }
         call.arg(more);
+        call.arg(of_schedules);
         call
     }
 

@@ -1,7 +1,7 @@
 //! Changes jobs: requests come in, jobs are claimed, and leases end.
 //!
 //! - [`batch`]: requests, behind the durability gate; [`schedule`]: `schedule`; [`act`]: `cancel`
-//!   to `requeue`.
+//!   to `requeue`. Recurring schedules are in [`schedules`](super::schedules).
 //! - [`claim`]: `claim` and `rescue`; [`settle`]: `complete` to `bury`.
 //! - Of queues, [`pop`]: `pop` and `unpop`; [`lease`]: what a consumer holds; [`acknowledge`]: the
 //!   acknowledgements of consumers; [`ends`]: jobs that have an end of their own.

@@ -13,7 +13,7 @@
 //! out; zero for a job of a broker.
 
 mod metadata;
-mod reader;
+pub(in crate::store) mod reader;
 
 use bytes::Bytes;
 use serde::Deserialize as _;
@@ -63,7 +63,7 @@ pub type Generation = [u8; 8];
 /// A record or a state that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unreadable record: {0}")]
-pub struct Unreadable(String);
+pub struct Unreadable(pub(in crate::store) String);
 
 /// A decoded record.
 #[derive(Debug, Clone, PartialEq)]
@@ -111,19 +111,32 @@ fn digest(job: &Job) -> [u8; 8] {
 /// The record of a new job with this generation.
 #[must_use]
 pub fn encode(new_job: &NewJob, generation: Generation) -> Vec<u8> {
-    let job = &new_job.job;
-    let consumer = if job.confirm == Confirm::Consumer { FLAG_CONSUMER } else { 0 };
     let generated = if new_job.generated { FLAG_GENERATED } else { 0 };
     let first = if new_job.first.is_some() { FLAG_FIRST } else { 0 };
+    encode_job(&new_job.job, generated | first, generation, new_job.origin.fingerprint)
+}
+
+/// The record of the job of a recurring schedule, or of an occurrence.
+#[must_use]
+pub(in crate::store) fn encode_recurring(
+    job: &Job,
+    generation: Generation,
+    fingerprint: [u8; 8],
+) -> Vec<u8> {
+    encode_job(job, 0, generation, fingerprint)
+}
+
+fn encode_job(job: &Job, flags: u8, generation: Generation, fingerprint: [u8; 8]) -> Vec<u8> {
+    let consumer = if job.confirm == Confirm::Consumer { FLAG_CONSUMER } else { 0 };
     let mut head = [0; HEAD_BYTES];
     let version = match &job.target {
         Target::Broker { .. } => VERSION,
         Target::Queue { .. } => VERSION_QUEUE,
     };
-    head[..2].copy_from_slice(&[version, consumer | generated | first]);
+    head[..2].copy_from_slice(&[version, consumer | flags]);
     head[2..6].copy_from_slice(&job.ttr_ms.to_be_bytes());
     head[6..14].copy_from_slice(&generation);
-    head[14..].copy_from_slice(&new_job.origin.fingerprint);
+    head[14..].copy_from_slice(&fingerprint);
     written(&head, job)
 }
 

@@ -33,6 +33,7 @@ pub enum Name {
     Purge,
     Forget,
     End,
+    ChangeSchedule,
     FsckJobs,
     FsckAdopt,
     FsckKey,
@@ -54,7 +55,7 @@ const SETTLE: &str = include_str!("scripts/settle.lua");
 
 impl Name {
     /// Every script.
-    pub const ALL: [Name; 31] = [
+    pub const ALL: [Name; 32] = [
         Name::Schedule,
         Name::Claim,
         Name::Reclaim,
@@ -79,6 +80,7 @@ impl Name {
         Name::Purge,
         Name::Forget,
         Name::End,
+        Name::ChangeSchedule,
         Name::FsckJobs,
         Name::FsckAdopt,
         Name::FsckKey,
@@ -121,6 +123,9 @@ impl Name {
             Name::Purge => ("purge", "", include_str!("scripts/purge.lua")),
             Name::Forget => ("forget", "", include_str!("scripts/forget.lua")),
             Name::End => ("end", "", include_str!("scripts/end.lua")),
+            Name::ChangeSchedule => {
+                ("change_schedule", "", include_str!("scripts/change_schedule.lua"))
+            }
             Name::FsckJobs => ("fsck_jobs", "", include_str!("scripts/fsck_jobs.lua")),
             Name::FsckAdopt => ("fsck_adopt", "", include_str!("scripts/fsck_adopt.lua")),
             Name::FsckKey => ("fsck_key", "", include_str!("scripts/fsck_key.lua")),

@@ -110,6 +110,7 @@ pub(crate) fn keys_of(name: Name, sets: Sets) -> Vec<Vec<u8>> {
         | Name::Finish
         | Name::Fail
         | Name::Requeue
+        | Name::ChangeSchedule
         | Name::FsckLeases => own,
         Name::Bury | Name::Sweep if sets != Sets::Of(Set::Main) => own,
         Name::Rescue
@@ -123,7 +124,8 @@ pub(crate) fn keys_of(name: Name, sets: Sets) -> Vec<Vec<u8>> {
         Name::Move => vec![main, keys.due(0, OTHER)],
         Name::FsckKey => return vec![main.clone().into_bytes(), keys.aside(&main, 0).into_bytes()],
     };
-    keys.fixed(0).iter().cloned().chain(more).map(String::into_bytes).collect()
+    let schedules = keys.schedule_keys_of(name, 0).iter().cloned();
+    keys.fixed(0).iter().cloned().chain(more).chain(schedules).map(String::into_bytes).collect()
 }
 
 impl Call {

@@ -177,6 +177,7 @@ impl Random {
             | Name::Reschedule
             | Name::Requeue
             | Name::Fail => self.act(name, id, number),
+            Name::ChangeSchedule => self.change_schedule(),
             Name::Move => {
                 let mut asked = request(id, number, 0, job(0, 0, Set::Main, false));
                 asked.job.target = Target::Broker {
@@ -237,6 +238,47 @@ impl Random {
                 .on(self.sets())
             }
         }
+    }
+
+    /// A change of the schedule of one id, with or without an occurrence under the other.
+    fn change_schedule(&mut self) -> Call {
+        let (id, other) = self.one_of(&[(0_usize, 1_usize), (1, 0)]);
+        let record = record::encode(
+            &request(0, self.below(20), 0, job(self.below(3), SPAN as u32, self.set(), false)),
+            eight(self.below(3)),
+        );
+        // Version, digest, and a timing of one byte.
+        let schedule = [&[1_u8][..], &[7; 16], &1_u32.to_be_bytes(), b"t", &record].concat();
+        let states = ["", "", "first", "second"];
+        let (read, state) = (self.one_of(&states), self.one_of(&["", "=", "first", "second"]));
+        let next = if self.below(3) == 0 { String::new() } else { self.near().to_string() };
+        let named = |is: bool| if is { IDS[other] } else { "" };
+        let (alive, take, made) = (self.below(6) == 0, self.below(3) == 0, self.below(2) == 0);
+        let asks = self.below(3) > 0;
+        let fingerprint = if asks { eight(self.below(20)).to_vec() } else { Vec::new() };
+        let bits = self.one_of(&["0", "1", "2", "3", "1 q", "1 r*"]);
+        let verdict = self.one_of(&["added", "replaced", "cancelled", ""]);
+        let mut words = vec![
+            self.deadline().unwrap_or_default().into_bytes(),
+            self.one_of(&["", "1"]).into(),
+            IDS[id].into(),
+            read.into(),
+            state.into(),
+            if self.below(2) == 0 || read.is_empty() { schedule } else { Vec::new() },
+            next.into_bytes(),
+            named(alive).into(),
+            named(take).into(),
+            eight(self.below(3)).to_vec(),
+            fingerprint,
+            bits.into(),
+            verdict.into(),
+            self.one_of(&["", "5"]).into(),
+            u8::from(made).to_string().into_bytes(),
+        ];
+        if made {
+            words.extend([IDS[other].into(), record, self.near().to_string().into_bytes()]);
+        }
+        Call::of(Name::ChangeSchedule, words).on(self.sets())
     }
 
     /// None, one that has passed, or one that has not.

@@ -9,6 +9,7 @@ mod memories;
 mod namespace;
 mod problem;
 mod scan;
+mod schedules;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,6 +79,7 @@ pub async fn run(
             fsck.bucket(bucket).await?;
             fsck.counts(bucket).await?;
             fsck.memories(bucket).await?;
+            fsck.schedules(bucket).await?;
         }
     }
     fsck.judge_moved().await?;
@@ -134,6 +136,9 @@ impl Fsck<'_> {
         keys.extend(sets.into_iter().map(|key| (key, "zset")));
         keys.extend(self.store.keys.pops(bucket).map(|key| (key, "hash")));
         keys.push((self.store.keys.ends(bucket), "zset"));
+        keys.push((self.store.keys.schedules(bucket).to_owned(), "hash"));
+        keys.push((self.store.keys.schedule_states(bucket).to_owned(), "hash"));
+        keys.push((self.store.keys.schedule_times(bucket).to_owned(), "zset"));
         keys.push((self.store.keys.quarantine(bucket), "hash"));
         let mut is_sound = true;
         for (key, kind) in keys {

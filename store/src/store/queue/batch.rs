@@ -1,7 +1,7 @@
-//! A batch of schedules and actions, sent in one pass of the durability gate. Each request has its
+//! A batch of new jobs, recurring schedules and actions, sent in one pass of the durability gate. Each request has its
 //! own answer.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
@@ -20,6 +20,8 @@ use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::queue::act::{Step, act_arguments};
 use crate::store::queue::schedule::{schedule_arguments, schedule_deadline};
+use crate::store::schedules::plan::{self, Plan};
+use crate::store::schedules::{self, Found};
 use crate::store::scripts::Name;
 use crate::store::wake_up::WakeUp;
 
@@ -29,8 +31,9 @@ mod item;
 mod pass;
 
 pub use answer::Answer;
-use answer::read_answer;
+use answer::{queue_full, read_answer};
 pub use asked::RequestRef;
+use item::{Item, Planned};
 use pass::Pass;
 
 /// The time after its creation within which a call may be carried out. It is less than the response
@@ -93,7 +96,15 @@ impl Queue {
         let mut repairs = Repairs::default();
         while !pass.open.is_empty() {
             pass.begin();
-            let waves = pass.waves();
+            let mut waves = pass.waves();
+            match self.plan(&mut pass, &waves).await {
+                Ok(true) => waves = pass.waves(),
+                Ok(false) => {}
+                Err(error) => {
+                    pass.fail(&error);
+                    break;
+                }
+            }
             let steps = match self.steps(&pass, &waves, default_retry).await {
                 Ok(steps) => steps,
                 Err(error) => {
@@ -166,8 +177,9 @@ impl Queue {
             .iter()
             .flatten()
             .flat_map(|group| &group.members)
+            .filter(|at| pass.items[**at].script() == Name::Fail)
             .filter_map(|at| match pass.items[*at].asked {
-                RequestRef::Act(act) if act.action == Action::Fail => Some((*at, act)),
+                RequestRef::Act(act) => Some((*at, act)),
                 _ => None,
             })
             .collect();
@@ -178,6 +190,49 @@ impl Queue {
             steps.extend(fails.iter().map(|(at, _)| *at).zip(read));
         }
         Ok(steps)
+    }
+
+    /// Plans the requests of these waves that concern recurring schedules. True if the id of an
+    /// action is no schedule's by now: the action is for a job, in another call.
+    async fn plan(&self, pass: &mut Pass<'_>, waves: &[Vec<Group>]) -> Result<bool, StoreError> {
+        let mut members: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+        for group in waves.iter().flatten().filter(|group| group.script == Name::ChangeSchedule) {
+            members.entry(group.bucket).or_default().extend(&group.members);
+        }
+        if members.is_empty() {
+            return Ok(false);
+        }
+        let mut looks = Vec::with_capacity(members.len());
+        for (bucket, members) in &members {
+            let ids: Vec<&str> = members.iter().map(|at| pass.items[*at].asked.id()).collect();
+            looks.push(async move { schedules::look(&self.namespace, *bucket, &ids).await });
+        }
+        let found = try_join_all(looks).await?;
+        if !self.namespace.has_seen_clock() {
+            self.namespace.read_clock().await?;
+        }
+        let now_ms = self.namespace.now_ms();
+        let mut has_turned = false;
+        for (at, found) in members.into_values().flatten().zip(found.into_iter().flatten()) {
+            let item = &mut pass.items[at];
+            item.recurring.planned = planned(item, found, now_ms).map(|mut planned| {
+                if let Some(why) = self.has_no_room(&planned.plan) {
+                    planned.plan = Plan::refuses(planned.plan.expected.take(), why);
+                }
+                planned
+            });
+            let is_none = item.recurring.planned.is_none();
+            item.recurring.is_schedule &= !is_none;
+            has_turned |= is_none;
+        }
+        Ok(has_turned)
+    }
+
+    /// The error of an action that would put an occurrence into a full queue.
+    fn has_no_room(&self, plan: &Plan) -> Option<StoreError> {
+        let queue = DueSet::named(&plan.made()?.set).queue()?;
+        let is_full = self.namespace.is_queue_full.get()?;
+        is_full(queue).then(queue_full)
     }
 
     /// The deadline of a call that is made now, epoch µs by Redis's clock; `None` if the clock is
@@ -199,11 +254,27 @@ impl Queue {
         deadline_us: Option<i64>,
     ) -> ScriptCall {
         let mut call = self.namespace.script_call(group.script, group.bucket, &pass.sets_of(group));
+        if group.script == Name::ChangeSchedule {
+            call.arg(deadline_us.map(|us| us.to_string()).unwrap_or_default()).arg("1");
+        }
         for at in &group.members {
             let item = &pass.items[*at];
-            match item.asked {
-                RequestRef::NewJob(new_job) => schedule_arguments(&mut call, new_job, &item.record),
-                RequestRef::Act(act) => {
+            let asked = item.asked;
+            match (asked, &item.recurring.planned) {
+                (_, Some(planned)) => {
+                    planned.plan.arguments(
+                        &mut call,
+                        asked.job_id(),
+                        asked.origin(),
+                        asked.own_queues(),
+                    );
+                }
+                (RequestRef::NewJob(new_job), None) => {
+                    schedule_arguments(&mut call, new_job, &item.record);
+                }
+                // Every new schedule of a wave was planned.
+                (RequestRef::NewSchedule(_), None) => {}
+                (RequestRef::Act(act), None) => {
                     act_arguments(&mut call, act, item.generation, steps.get(at), deadline_us)
                 }
             }
@@ -225,6 +296,9 @@ impl Queue {
             let mut items = Items::new(group.script.as_str(), value)?;
             match group.script {
                 Name::Schedule => self.read_scheduled(group.bucket, group.members.len(), items),
+                Name::ChangeSchedule => {
+                    self.read_changed(group.bucket, &pass.items[group.members[0]], items)
+                }
                 _ => Ok((vec![read_answer(&mut items)], Vec::new())),
             }
         });
@@ -282,4 +356,22 @@ impl Queue {
         names.into_iter().for_each(|name| self.namespace.observer.called(name, took));
         classes.into_iter().for_each(|class| self.namespace.observer.failed(class));
     }
+}
+
+/// The plan of a request for a recurring schedule; `None` for an action whose id is no schedule's.
+fn planned(item: &Item<'_>, found: Found, now_ms: i64) -> Option<Box<Planned>> {
+    let Found { state, read } = found;
+    let read = match read {
+        Ok(read) => read,
+        Err(why) => {
+            return Some(Box::new(Planned { plan: Plan::refuses(state, why), set: None }));
+        }
+    };
+    let set = read.as_ref().map(|read| DueSet::of(&read.schedule.job).to_string());
+    let plan = match item.asked {
+        RequestRef::NewSchedule(new) => plan::put(new, read.as_ref(), now_ms, item.generation),
+        RequestRef::Act(act) => plan::act(act.action, &read?, now_ms, &item.recurring.not_at),
+        RequestRef::NewJob(_) => return None,
+    };
+    Some(Box::new(Planned { plan, set }))
 }

@@ -46,6 +46,6 @@ pub(super) fn schedule_arguments(call: &mut ScriptCall, request: &NewJob, record
 }
 
 /// The queues of a caller in the notation of the scripts.
-pub(super) fn own_queues_argument(own: Option<&OwnQueues>) -> String {
+pub(in crate::store) fn own_queues_argument(own: Option<&OwnQueues>) -> String {
     own.map(|own| format!(" {}", own.text())).unwrap_or_default()
 }

@@ -3,13 +3,13 @@
 use super::Unreadable;
 
 /// The rest of a record or a state, read from its start.
-pub(super) struct Reader<'a> {
-    pub(super) rest: &'a [u8],
+pub(in crate::store) struct Reader<'a> {
+    pub(in crate::store) rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
     /// The next bytes; an error if fewer are left.
-    pub(super) fn slice(&mut self, length: usize) -> Result<&'a [u8], Unreadable> {
+    pub(in crate::store) fn slice(&mut self, length: usize) -> Result<&'a [u8], Unreadable> {
         if self.rest.len() < length {
             return Err(Unreadable(format!(
                 "cut off: {length} bytes expected, {} left",
@@ -22,7 +22,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The same for a fixed number of bytes.
-    pub(super) fn take<const N: usize>(&mut self) -> Result<[u8; N], Unreadable> {
+    pub(in crate::store) fn take<const N: usize>(&mut self) -> Result<[u8; N], Unreadable> {
         let slice = self.slice(N)?;
         Ok(std::array::from_fn(|i| slice[i]))
     }

@@ -9,7 +9,8 @@
 --        its repeat could change a newer job, and never for a call: a call is repeated only before its
 --        answer, and a later request waits for that answer.
 -- Errors 'DWELL_BROKER 1 set': KEYS lack this broker or queue; 'DWELL_VERSION id': this version cannot read the
---        record; 'DWELL_LATE now us': the deadline has passed. Nothing was written.
+--        record; 'DWELL_SCHEDULE id': a recurring schedule has the id, and change_schedule.lua carries the action
+--        out; 'DWELL_LATE now us': the deadline has passed. Nothing was written.
 local id, fingerprint, bits = ARGV[1], ARGV[2], tonumber(string.match(ARGV[3], '^%d+'))
 local own_queues = string.match(ARGV[3], ' (.*)$')
 if is_late(tonumber(string.match(ARGV[3], '^%d+:(%d+)') or nil)) then return late() end
@@ -22,6 +23,7 @@ if has(bits, 1) then
 end
 
 local record = call('HGET', JOBS, id)
+if not record and SCHEDULES and call('HEXISTS', SCHEDULES, id) == 1 then return redis.error_reply('DWELL_SCHEDULE ' .. id) end
 if record and own_queues and is_known(record) and names_owner(record) and not is_own(set_of(record), own_queues) then
   touch()
   return { 'not_found', '' }

@@ -1,6 +1,6 @@
 -- fire: makes the job due now. The schedule stays the same; an attempted job keeps the due time that its
 --       consumers know.
--- KEYS   as in prelude.lua, with the sets of the job.
+-- KEYS   as in prelude.lua, with the sets of the job; then schedules.
 -- ARGV   as in act.lua.
 -- Answer firing | in_flight (nothing changed) | dead (nothing changed) | fired | not_found.
 -- Work   one job. First write HSETNX: a full Redis refuses it.

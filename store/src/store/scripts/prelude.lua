@@ -3,6 +3,7 @@
 -- with `local` at the start of a line.
 -- KEYS: claim_deadlines jobs state completed completed_old applied applied_old dead claims settled held
 --       queues, then due:<broker> of each broker, and due:=<queue> and dead:=<queue> of each queue, that the script may change.
+--       Behind them: the keys of pops, or of recurring schedules, of the scripts that use them.
 local CLAIM_DEADLINES, JOBS, STATE, COMPLETED, COMPLETED_OLD, APPLIED, APPLIED_OLD, DEAD = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local CLAIMS, SETTLED, HELD, QUEUES = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local FIRST_DUE = 13
@@ -97,6 +98,14 @@ local function is_own(set, queues)
   return false
 end
 local function schedule_verdict_of(record) return has(string.byte(record, 2), FLAG_REPLACED) and 'replaced' or 'added' end
+
+-- The records of recurring schedules, the last of KEYS of the scripts that ask whether an id is a schedule's.
+local SCHEDULES = string.find(KEYS[#KEYS], '}:schedules', 1, true) and KEYS[#KEYS]
+-- The record of the job of each occurrence in the record of a schedule (store/schedules/codec.rs): it follows
+-- version, digest(16), length of the timing (4) and the timing.
+local function occurrence_record(bytes)
+  return #bytes > 21 and byte(bytes, 1) == 1 and sub(bytes, 22 + struct.unpack('>I4', bytes, 18)) or ''
+end
 
 -- State (store/record.rs): the mutable part of a job that was attempted or changed. The attempt of a
 -- job in a claim is one more than its state counts, unless the state counts it (COUNTED).

@@ -1,5 +1,5 @@
 -- requeue: moves a dead job to due, now: a new schedule, with attempts from 1.
--- KEYS   as in prelude.lua, with the sets of the job.
+-- KEYS   as in prelude.lua, with the sets of the job; then schedules.
 -- ARGV   as in act.lua, then generation (8 random bytes).
 -- Answer requeued | waiting (the job is not dead: nothing changed) | fired | not_found.
 -- Work   one job. First write HSETNX: a full Redis refuses it.

@@ -1,6 +1,6 @@
 -- reschedule: a new due time and a new schedule: the retry array starts again, and its copies are not
 --        duplicates of earlier ones.
--- KEYS   as in prelude.lua, with the sets of the job.
+-- KEYS   as in prelude.lua, with the sets of the job; then schedules.
 -- ARGV   as in act.lua, then time ('=' epoch ms | '+' ms from now | '<' epoch ms, space, ms from now:
 --        the earlier), generation (8 random bytes).
 -- Answer rescheduled | in_flight (nothing changed) | dead (nothing changed) | fired | not_found.

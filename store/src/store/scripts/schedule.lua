@@ -1,5 +1,5 @@
 -- schedule: stores a batch of jobs of this bucket.
--- KEYS   as in prelude.lua, with the sets of the jobs, and of the jobs that have their ids.
+-- KEYS   as in prelude.lua, with the sets of the jobs, and of the jobs that have their ids; then schedules.
 -- ARGV   none (changes nothing), or five per job: id, record, time ('=' epoch ms | '+' ms from now | '<'
 --        epoch ms, space, ms from now: the earlier), policy (replace | keep | reject | other: if the id
 --        is or was used, then by another message, and the answer is duplicate), flags (sum of 1: look up the
@@ -7,10 +7,11 @@
 --        queues of the caller, if those are not all: a job of others stays. The ids of one call are
 --        distinct. Then the deadline of the call, epoch us, if the caller knows Redis's clock.
 -- Answer { now us, number of jobs, then verdict, due ms ('' unknown) per job, then broker, due ms per due
---        that has a new earliest job }. Verdicts: added duplicate replaced kept conflict, or the earlier
---        verdict if this inbound message was applied before. Or nothing changed: unreadable (the existing
+--        that has a new earliest job }. Verdicts: added duplicate replaced kept conflict (whatever the policy:
+--        a recurring schedule has the id), or the earlier verdict if this inbound message was applied
+--        before. Or nothing changed: unreadable (the existing
 --        job is damaged or of a later version), full (a new job of a full queue),
---        taken (the existing job is of others).
+--        taken (the existing job or schedule is of others).
 -- Errors 'DWELL_BROKER n set n set ...': KEYS lack all of these; n: the place of the job in the call, from
 --        1. 'DWELL_LATE now us': the deadline has passed. Nothing was written.
 -- Work   <= 128 jobs or 1 MiB a call; a constant number of commands, and three per job whose id exists.
@@ -42,6 +43,8 @@ for i = 1, count do
 end
 if #unknown > 0 then return redis.error_reply('DWELL_BROKER ' .. table.concat(unknown, ' ')) end
 local is_new = JOB_COUNT == 0 and call('HEXISTS', STATE, '') == 0
+-- The recurring schedules that have the ids.
+local recurring = SCHEDULES and call('HLEN', SCHEDULES) > 0 and call('HMGET', SCHEDULES, unpack(ids)) or {}
 local function remembered(key, entries, list) return entries > 0 and call('HMGET', key, unpack(list)) or {} end
 -- Ignores damaged entries: one must not fail the call, and with it all other jobs.
 local function whole(entries)
@@ -146,6 +149,16 @@ for i = 1, count do
     verdict, due = 'taken', nil
   end
   if not verdict and unreadable then verdict, due = 'unreadable', nil end
+  if not verdict and recurring[i] then
+    local theirs = occurrence_record(recurring[i])
+    if own_queues and is_known(theirs) and names_owner(theirs) and not is_own(set_of(theirs), own_queues) then
+      verdict, due = 'taken', nil
+    else
+      verdict, due = 'conflict', nil
+      push(newly_applied, fingerprint_of(record), applied_entry(verdict))
+      if has(byte(record, 2), FLAG_FIRST) then push(newly_applied, generation_of(record), applied_entry(verdict)) end
+    end
+  end
   if not verdict and was and not dead then
     local same = digest_of(was) == digest_of(record) and was_due == due
     if same or has(string.byte(record, 2), FLAG_GENERATED) then verdict = 'duplicate'

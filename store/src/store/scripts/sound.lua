@@ -11,4 +11,7 @@ local CLAIM_COUNT = call('HLEN', SETTLED)
 call('ZCARD', CLAIM_DEADLINES)
 call('ZCARD', HELD)
 call('HLEN', QUEUES)
-for i = FIRST_DUE, #KEYS do call(string.find(KEYS[i], '}:pops', 1, true) and 'HLEN' or 'ZCARD', KEYS[i]) end
+for i = FIRST_DUE, #KEYS do
+  local other = string.match(KEYS[i], '}:([%l_]+)$')
+  call(other and other ~= 'schedule_times' and 'HLEN' or 'ZCARD', KEYS[i])
+end

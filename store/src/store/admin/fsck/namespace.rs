@@ -177,7 +177,7 @@ async fn buckets(
     let has_bucket = keys.iter().any(|key| {
         matches!(
             store.keys.part_of(key),
-            Some(Part::Fixed(_) | Part::Due(..) | Part::Unknown(Some(_)))
+            Some(Part::Fixed(_) | Part::Due(..) | Part::Schedules(_) | Part::Unknown(Some(_)))
         )
     });
     if !has_schema && !has_bucket {

@@ -7,6 +7,9 @@ use crate::job::Verdict;
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError, UNREADABLE_HINT};
 use crate::store::queue::Queue;
+use crate::store::queue::batch::RequestRef;
+use crate::store::queue::batch::item::Item;
+use crate::store::schedules::change::read_result;
 use crate::store::wake_up::WakeUp;
 
 /// The answer to a request.
@@ -58,6 +61,49 @@ impl Queue {
         }
         Ok((answers, wake_ups))
     }
+
+    /// The answer of the one change of a call of `change_schedule`, and the wake-up that it caused.
+    pub(super) fn read_changed(
+        &self,
+        bucket: u16,
+        item: &Item<'_>,
+        mut items: Items,
+    ) -> Result<CallAnswers, StoreError> {
+        self.namespace.saw_clock(items.int()?);
+        items.int()?;
+        let told = read_result(bucket, &mut items)?;
+        if told.is_refused()
+            && let Some(planned) = &item.recurring.planned
+            && let Err(why) = &planned.plan.verdict
+        {
+            return Ok((vec![Err(why.clone())], Vec::new()));
+        }
+        Ok(match (told.answered()?, item.asked) {
+            (Some((verdict, due_ms, wake_up)), asked) => {
+                let is_stored = matches!(verdict, Verdict::Added | Verdict::Replaced);
+                if is_stored && matches!(asked, RequestRef::NewSchedule(_)) {
+                    self.namespace.schedules_changed.notify_one();
+                }
+                (vec![Ok(Answer { verdict, due_ms })], wake_up.into_iter().collect())
+            }
+            (None, RequestRef::Act(_)) => {
+                (vec![Ok(Answer { verdict: Verdict::NotFound, due_ms: None })], Vec::new())
+            }
+            (None, _) => (vec![Err(taken())], Vec::new()),
+        })
+    }
+}
+
+/// The error of a request whose job does not fit into its queue.
+pub(super) fn queue_full() -> StoreError {
+    StoreError::new(Class::QueueFull, "the queue has as many jobs as it may have")
+        .hint("send the request again later")
+}
+
+/// The error of a request whose id is of others.
+fn taken() -> StoreError {
+    StoreError::new(Class::Taken, "a job that is not of this token has the id")
+        .hint("send another id")
 }
 
 /// A verdict and a due time in the notation of the scripts.
@@ -73,13 +119,11 @@ pub(super) fn read_answer(items: &mut Items) -> Result<Answer, StoreError> {
     }
     if word == "full" {
         items.text()?;
-        return Err(StoreError::new(Class::QueueFull, "the queue has as many jobs as it may have")
-            .hint("send the request again later"));
+        return Err(queue_full());
     }
     if word == "taken" {
         items.text()?;
-        return Err(StoreError::new(Class::Taken, "a job that is not of this token has the id")
-            .hint("send another id"));
+        return Err(taken());
     }
     let verdict = Verdict::parse(&word).ok_or_else(|| {
         StoreError::new(

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use bytes::Bytes;
+
 use super::{Answer, RequestRef};
 use crate::job::{Action, Conflict};
 use crate::store::due_set::DueSet;
@@ -9,6 +11,7 @@ use crate::store::error::StoreError;
 use crate::store::keys::Keys;
 use crate::store::queue::act::script_of;
 use crate::store::record::{self, Generation};
+use crate::store::schedules::plan::Plan;
 use crate::store::scripts::Name;
 
 /// The most sets that a request names because of the schedules before it. The last schedule may
@@ -40,6 +43,30 @@ pub(super) struct Item<'a> {
     /// An action names no set before it has learned one, because a call with the sets of brokers
     /// failed.
     pub(super) is_bare: bool,
+    /// The facts of a request for a recurring schedule.
+    pub(super) recurring: Recurring,
+}
+
+/// The facts of a request for a recurring schedule.
+#[derive(Default)]
+pub(super) struct Recurring {
+    /// The id of the action is that of a schedule.
+    pub(super) is_schedule: bool,
+    /// How often the id of the action was found to be a schedule's.
+    pub(super) turns: u8,
+    /// The plan of the next call.
+    pub(super) planned: Option<Box<Planned>>,
+    /// The state that a refused call was planned from.
+    pub(super) outdated: Option<Option<Bytes>>,
+    /// Times, epoch ms, whose ids other jobs have.
+    pub(super) not_at: Vec<i64>,
+}
+
+/// The plan of a request for a recurring schedule.
+pub(super) struct Planned {
+    pub(super) plan: Plan,
+    /// The set of the job of the schedule that exists.
+    pub(super) set: Option<String>,
 }
 
 impl<'a> Item<'a> {
@@ -49,7 +76,7 @@ impl<'a> Item<'a> {
             RequestRef::NewJob(new_job) => {
                 record::encode(new_job, new_job.first.unwrap_or_else(rand::random))
             }
-            RequestRef::Act(_) => Vec::new(),
+            RequestRef::NewSchedule(_) | RequestRef::Act(_) => Vec::new(),
         };
         Item {
             asked,
@@ -64,26 +91,31 @@ impl<'a> Item<'a> {
             read: None,
             is_alone: false,
             is_bare: false,
+            recurring: Recurring::default(),
         }
     }
 
-    /// The set of the job that a schedule stores.
+    /// The set of the job that a request stores, or of the occurrences of its schedule.
     pub(super) fn own_set(&self) -> Option<String> {
         match self.asked {
             RequestRef::NewJob(new_job) => Some(DueSet::of(&new_job.job).to_string()),
-            RequestRef::Act(_) => None,
+            RequestRef::NewSchedule(new) => Some(DueSet::of(&new.job).to_string()),
+            RequestRef::Act(_) => {
+                self.recurring.planned.as_ref().and_then(|planned| planned.set.clone())
+            }
         }
     }
 
     /// The script of the request.
     pub(super) fn script(&self) -> Name {
-        script(self.asked)
+        if self.recurring.is_schedule { Name::ChangeSchedule } else { script(self.asked) }
     }
 }
 
 fn script(asked: RequestRef<'_>) -> Name {
     match asked {
         RequestRef::NewJob(_) => Name::Schedule,
+        RequestRef::NewSchedule(_) => Name::ChangeSchedule,
         RequestRef::Act(act) => script_of(act.action),
     }
 }
@@ -114,6 +146,7 @@ impl Trail {
                 }
                 self.has_job |= !new_job.apart && !new_job.queue_full;
             }
+            RequestRef::NewSchedule(_) => {}
             // The job may be over, or dead, and then every schedule replaces it.
             RequestRef::Act(act) => {
                 self.has_job &=

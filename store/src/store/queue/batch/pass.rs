@@ -11,6 +11,7 @@ use crate::store::call::waves::{Group, Member, waves};
 use crate::store::error::{Class, StoreError};
 use crate::store::keys::Keys;
 use crate::store::queue::act::Step;
+use crate::store::scripts::Name;
 use crate::store::wake_up::WakeUp;
 
 /// The most brokers whose sets an action names before it knows the set of its job. With more
@@ -21,6 +22,10 @@ const FREE_ROUNDS: u32 = 4;
 /// The most waves of a round, after the free rounds, for each wave that the round before answered.
 /// So the work for calls that are not sent grows with the requests, not with their square.
 const WAVES_PER_ANSWERED: usize = 8;
+/// How often an id may turn out to be that of a schedule, and no schedule's at the next read.
+const MAX_TURNS: u8 = 3;
+/// The most times that `fire` tries whose ids other jobs have.
+const MAX_TAKEN_TIMES: usize = 100;
 
 /// A batch in progress.
 pub(super) struct Pass<'a> {
@@ -40,6 +45,18 @@ pub(super) struct Pass<'a> {
     cut_rounds: u32,
     /// Whether the round answered a request, or learned the facts for its repeat.
     pub(super) has_progress: bool,
+}
+
+/// The error of a request whose job or schedule changes while it is read. The read may lag behind
+/// the master that runs the script, and two equal reads may be of two jobs: the request itself may
+/// be sound.
+fn changing(group: &Group, error: &StoreError) -> StoreError {
+    let message = format!(
+        "redis: {}: the job changes while it is read: {}",
+        group.script.as_str(),
+        error.message
+    );
+    StoreError::new(Class::Unserved, message)
 }
 
 impl<'a> Pass<'a> {
@@ -99,7 +116,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Puts the requests into calls: the new jobs of a bucket together, each action by itself.
+    /// Puts the requests into calls: the new jobs of a bucket together, each other request by
+    /// itself.
     pub(super) fn waves(&self) -> Vec<Vec<Group>> {
         let member = |at: &usize| {
             let item = &self.items[*at];
@@ -109,7 +127,7 @@ impl<'a> Pass<'a> {
                 script: item.script(),
                 bucket: item.bucket,
                 bytes: item.record.len(),
-                is_alone: item.is_alone || matches!(item.asked, RequestRef::Act(_)),
+                is_alone: item.is_alone || !matches!(item.asked, RequestRef::NewJob(_)),
             }
         };
         waves(self.open.iter().map(member), self.most_waves)
@@ -144,6 +162,8 @@ impl<'a> Pass<'a> {
     pub(super) fn answer(&mut self, at: usize, answer: Answer) {
         let Item { asked, bucket, .. } = self.items[at];
         if let (RequestRef::Act(act), Some(due_ms)) = (asked, answer.due_ms)
+            // The script itself tells the wake-up of an occurrence.
+            && !self.items[at].recurring.is_schedule
             && matches!(
                 act.action,
                 Action::Reschedule | Action::Fire | Action::Requeue | Action::Fail
@@ -234,6 +254,13 @@ impl<'a> Pass<'a> {
         error: &StoreError,
         steps: &HashMap<usize, Step>,
     ) -> Result<(), StoreError> {
+        if error.is_of_schedule() {
+            return self.learn_schedule(group, error);
+        }
+        if group.script == Name::ChangeSchedule && (error.is_again() || error.is_occurrence_taken())
+        {
+            return self.learn_change(group, error);
+        }
         let mut is_new = false;
         for (position, set) in error.unknown_sets() {
             let Some(at) = group.members.get(position.wrapping_sub(1)) else { continue };
@@ -262,14 +289,7 @@ impl<'a> Pass<'a> {
             return Ok(());
         }
         if is_again {
-            // The read may lag behind the master that runs the script, and two equal reads may be
-            // of two jobs: the request itself may be sound.
-            let message = format!(
-                "redis: {}: the job changes while it is read: {}",
-                group.script.as_str(),
-                error.message
-            );
-            return Err(StoreError::new(Class::Unserved, message));
+            return Err(changing(group, error));
         }
         let message = format!(
             "redis: {}: refused again with what the script asked for: {}",
@@ -277,6 +297,42 @@ impl<'a> Pass<'a> {
             error.message
         );
         Err(StoreError::new(Class::Script, message).hint("run `dwell fsck`"))
+    }
+
+    /// The id of an action is a schedule's: the next call changes the schedule.
+    fn learn_schedule(&mut self, group: &Group, error: &StoreError) -> Result<(), StoreError> {
+        for at in &group.members {
+            let recurring = &mut self.items[*at].recurring;
+            recurring.turns += 1;
+            if recurring.turns > MAX_TURNS {
+                return Err(changing(group, error));
+            }
+            recurring.is_schedule = true;
+        }
+        Ok(())
+    }
+
+    /// The schedule changed since it was read, or another job has the id of its occurrence: the
+    /// next call is planned anew.
+    fn learn_change(&mut self, group: &Group, error: &StoreError) -> Result<(), StoreError> {
+        for at in &group.members {
+            let recurring = &mut self.items[*at].recurring;
+            let Some(planned) = &recurring.planned else { continue };
+            let plan = &planned.plan;
+            if error.is_occurrence_taken() {
+                recurring.not_at.extend(plan.made().map(|made| made.nominal_ms));
+                if recurring.not_at.len() > MAX_TAKEN_TIMES {
+                    return Err(changing(group, error));
+                }
+                continue;
+            }
+            let expected = Some(plan.expected.clone());
+            if recurring.outdated == expected {
+                return Err(changing(group, error));
+            }
+            recurring.outdated = expected;
+        }
+        Ok(())
     }
 
     /// The sets that open requests have learned.
