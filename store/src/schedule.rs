@@ -4,7 +4,7 @@ use dwell_core::Destination;
 use dwell_schedule::{CatchUp, Expression, ParseError, Timetable, Zone};
 
 use crate::job::{Conflict, Job, JobId};
-use crate::request::{Origin, OwnQueues};
+use crate::request::caller::{Origin, OwnQueues};
 
 /// When a schedule fires, as it was requested.
 #[derive(Debug, Clone, PartialEq)]
