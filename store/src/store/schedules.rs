@@ -43,6 +43,9 @@ use super::scripts::Name;
 use crate::job::JobId;
 use crate::schedule::StoredSchedule;
 
+/// The number of ids in one read: a record may be large.
+const IDS_PER_READ: usize = 32;
+
 /// The recurring schedules of a namespace.
 pub struct Schedules {
     namespace: Arc<Namespace>,
@@ -60,6 +63,7 @@ pub(crate) struct Read {
 }
 
 /// What the keys have under an id.
+#[derive(Clone)]
 pub(in crate::store) struct Found {
     /// The state of a schedule that exists.
     pub(in crate::store) state: Option<Bytes>,
@@ -170,9 +174,18 @@ pub(in crate::store) async fn look(
     bucket: u16,
     ids: &[&str],
 ) -> Result<Vec<Found>, StoreError> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
+    let mut found = Vec::with_capacity(ids.len());
+    for ids in ids.chunks(IDS_PER_READ) {
+        found.extend(look_at(namespace, bucket, ids).await?);
     }
+    Ok(found)
+}
+
+async fn look_at(
+    namespace: &Namespace,
+    bucket: u16,
+    ids: &[&str],
+) -> Result<Vec<Found>, StoreError> {
     // The states first: a record that is newer than its state fails the change, one that is older
     // would not.
     let mut pipeline = Pipeline::new();

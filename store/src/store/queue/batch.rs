@@ -204,17 +204,30 @@ impl Queue {
         }
         let mut looks = Vec::with_capacity(members.len());
         for (bucket, members) in &members {
-            let ids: Vec<&str> = members.iter().map(|at| pass.items[*at].asked.id()).collect();
-            looks.push(async move { schedules::look(&self.namespace, *bucket, &ids).await });
+            let mut ids: Vec<&str> = members.iter().map(|at| pass.items[*at].asked.id()).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            looks.push(async move {
+                let found = match schedules::look(&self.namespace, *bucket, &ids).await {
+                    // A damaged key concerns its bucket alone, and the script says so too.
+                    Err(why) if why.is_unreadable() => {
+                        vec![Found { state: None, read: Err(why) }; ids.len()]
+                    }
+                    found => found?,
+                };
+                Ok::<_, StoreError>(ids.into_iter().zip(found))
+            });
         }
-        let found = try_join_all(looks).await?;
+        let found: HashMap<&str, Found> =
+            try_join_all(looks).await?.into_iter().flatten().collect();
         if !self.namespace.has_seen_clock() {
             self.namespace.read_clock().await?;
         }
         let now_ms = self.namespace.now_ms();
         let mut has_turned = false;
-        for (at, found) in members.into_values().flatten().zip(found.into_iter().flatten()) {
+        for at in members.into_values().flatten() {
             let item = &mut pass.items[at];
+            let Some(found) = found.get(item.asked.id()).cloned() else { continue };
             item.recurring.planned = planned(item, found, now_ms).map(|mut planned| {
                 if let Some(why) = self.has_no_room(&planned.plan) {
                     planned.plan = Plan::refuses(planned.plan.expected.take(), why);
