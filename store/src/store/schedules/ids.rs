@@ -111,9 +111,9 @@ impl Schedules {
     pub(crate) async fn read_these(&self, ids: &[JobId]) -> Result<Vec<Read>, StoreError> {
         let reads = self.by_bucket(ids).into_iter().map(|(bucket, ids)| async move {
             let ids: Vec<JobId> = ids.into_iter().cloned().collect();
-            self.read_each(bucket, &ids).await
+            self.read(bucket, &ids).await
         });
-        let found = try_join_all(reads).await?.into_iter().flatten().flatten().flatten();
+        let found = try_join_all(reads).await?.into_iter().flatten().flatten();
         let mut by_id: BTreeMap<JobId, Read> =
             found.map(|read| (read.schedule.id.clone(), read)).collect();
         Ok(ids.iter().filter_map(|id| by_id.remove(id)).collect())
