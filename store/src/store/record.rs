@@ -12,18 +12,19 @@
 //! fingerprint(8) marks(1) reason(1) last error. Pop: the nonce of the last pop that handed the job
 //! out; zero for a job of a broker.
 
+mod digest;
 mod metadata;
 pub(in crate::store) mod reader;
 
 use bytes::Bytes;
 use serde::Deserialize as _;
 
+use self::digest::digest;
 use self::metadata::Metadata;
 use self::reader::Reader;
 use crate::job::{Confirm, DeadReason, Job, Target, is_queue_name};
 use crate::policy::{Progress, lease, retry};
 use crate::request::NewJob;
-use crate::store::due_set::DueSet;
 
 /// The version of records and states.
 pub const VERSION: u8 = 1;
@@ -76,36 +77,6 @@ pub struct Record {
     pub generation: Generation,
     /// Fingerprint of the inbound message.
     pub fingerprint: [u8; 8],
-}
-
-/// The longest input that is collected before it is hashed: a `Hasher` would initialise two
-/// kilobytes.
-const MAX_BUFFERED_HASH_BYTES: usize = 1024;
-
-/// The hash that `duplicate` compares: body, broker, destination and key.
-fn digest(job: &Job) -> [u8; 8] {
-    let set = DueSet::of(job).name();
-    let (exchange, address) =
-        job.destination().map_or(("", ""), |to| (to.exchange.as_str(), to.address.as_str()));
-    let parts = [
-        set.as_bytes(),
-        exchange.as_bytes(),
-        address.as_bytes(),
-        job.key.as_deref().unwrap_or_default(),
-    ];
-    let mut head = Vec::with_capacity(MAX_BUFFERED_HASH_BYTES);
-    for part in parts {
-        head.extend_from_slice(&(part.len() as u64).to_le_bytes());
-        head.extend_from_slice(part);
-    }
-    head.extend_from_slice(&[u8::from(job.key.is_some()), u8::from(job.has_body)]);
-    let hash = if head.len() + job.body.len() <= MAX_BUFFERED_HASH_BYTES {
-        head.extend_from_slice(&job.body);
-        blake3::hash(&head)
-    } else {
-        blake3::Hasher::new().update(&head).update(&job.body).finalize()
-    };
-    std::array::from_fn(|i| hash.as_bytes()[i])
 }
 
 /// The record of a new job with this generation.

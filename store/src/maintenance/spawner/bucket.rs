@@ -236,8 +236,8 @@ impl<'a> Bucket<'a> {
         self.known.learn(&head.id, &name);
         let mut ready_ms = self.ready_ms(&head, &name);
         if read.schedule.timing.overlap == Overlap::Skip {
-            // The occurrence before may end until then.
-            ready_ms = ready_ms.max(head.next_ms);
+            // Not ahead: the occurrence before may end until then.
+            ready_ms += lead_ms();
         }
         if now_ms < ready_ms {
             self.expect(ready_ms);
