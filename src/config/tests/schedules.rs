@@ -105,8 +105,8 @@ fn each_mistake_of_a_schedule_is_told() {
         ("[schedules.a]\nschedule = 3\nqueue = \"q\"", "schedules.a.schedule", "text"),
         (
             "[schedules.a]\nschedule = \"0 0 30 2 *\"\nqueue = \"q\"",
-            "schedules.a",
-            "has no time from now on",
+            "schedules.a.schedule",
+            "never fires",
         ),
         (
             "[schedules.a]\nschedule = \"@daily\"\nqueue = \"q\"\ntime_zone = \"Mars\"",
