@@ -6,7 +6,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{headers, key_schema, retry, text_or_base64};
-use crate::job::Confirm;
+use crate::job::{Confirm, Late};
 use crate::schedule::{StoredSchedule, Timing};
 use crate::units::show_time_ms;
 
@@ -31,6 +31,8 @@ pub struct Schedule {
     /// What becomes of an occurrence while the one before is alive: `allow` or `skip`.
     #[schema(value_type = String)]
     pub overlap: &'static str,
+    /// The due times are later than the nominal ones by less than this; null: they are the same.
+    pub spread_ms: Option<u64>,
     /// Whether the schedule is paused.
     pub paused: bool,
     /// Why the schedule is paused; null if nobody said why.
@@ -61,9 +63,17 @@ pub struct Schedule {
     pub headers: serde_json::Map<String, serde_json::Value>,
     /// The waits between attempts, as durations; empty: a single attempt.
     pub retry: Vec<String>,
+    /// Whether the waits are those of the settings, whatever these are at each attempt.
+    pub retry_is_default: bool,
     #[schema(value_type = u64)]
     pub ttr_ms: u32,
     pub confirm: Confirm,
+    /// What becomes of a job that is overdue by more than `max_late_ms` at its first attempt:
+    /// `fire`, `drop` or `dead`; null: as in the settings.
+    #[schema(value_type = Option<String>)]
+    pub late: Option<Late>,
+    /// How long a job may be overdue at its first attempt; null: as in the settings.
+    pub max_late_ms: Option<u64>,
     /// The size of the body, bytes.
     pub size: usize,
     /// When the schedule was last stored, epoch ms.
@@ -118,6 +128,7 @@ impl Schedule {
             count: timing.count,
             catch_up: timing.catch_up.name(),
             overlap: timing.overlap.as_str(),
+            spread_ms: Some(timing.spread_ms).filter(|spread_ms| *spread_ms > 0),
             paused: progress.is_paused,
             reason: progress.reason.clone(),
             occurrence: progress.occurrence,
@@ -132,8 +143,11 @@ impl Schedule {
             key: job.key.as_ref().map_or(serde_json::Value::Null, |key| text_or_base64(key)),
             headers: headers(&job.headers),
             retry: retry(job, default_retry_ms),
+            retry_is_default: job.retry.is_none(),
             ttr_ms: job.ttr_ms,
             confirm: job.confirm,
+            late: job.late,
+            max_late_ms: job.max_late_ms,
             size: job.body.len(),
             created_ms: job.created_ms,
             body_base64: None,
@@ -187,13 +201,27 @@ mod tests {
             json!({
                 "id": "report", "schedule": "0 9 * * *", "time_zone": "Europe/Berlin", "start": null,
                 "end": "2027-01-15T08:00:00.000Z", "count": 7, "catch_up": "all", "overlap": "skip",
-                "paused": false, "reason": null, "occurrence": 2, "next": [8, 9], "missed": 0,
+                "spread_ms": null, "paused": false, "reason": null, "occurrence": 2, "next": [8, 9], "missed": 0,
                 "last_ms": 5, "last_missed_ms": null, "broker": null, "exchange": null,
                 "target": null, "queue": "emails", "key": null, "headers": {}, "retry": ["2m"],
-                "ttr_ms": 30_000, "confirm": "broker", "size": 5, "created_ms": 1,
+                "retry_is_default": true, "ttr_ms": 30_000, "confirm": "broker", "late": null,
+                "max_late_ms": null, "size": 5, "created_ms": 1,
             })
         );
         assert_eq!(shown.with_body(&stored).body_base64.as_deref(), Some("aGVsbG8="));
+    }
+
+    #[test]
+    fn a_schedule_tells_the_rules_of_its_own() {
+        let mut stored = stored("@daily", None);
+        stored.timing.spread_ms = 60_000;
+        stored.job.retry = Some(vec![1_000]);
+        stored.job.late = Some(Late::Drop);
+        stored.job.max_late_ms = Some(5_000);
+        let shown = Schedule::of(&stored, Vec::new(), &[120_000]);
+        assert_eq!((shown.spread_ms, shown.max_late_ms), (Some(60_000), Some(5_000)));
+        assert_eq!((shown.retry, shown.retry_is_default), (vec!["1s".to_owned()], false));
+        assert_eq!(serde_json::to_value(shown.late).unwrap(), "drop");
     }
 
     #[test]

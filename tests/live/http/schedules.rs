@@ -48,7 +48,7 @@ async fn a_schedule_is_stored_and_shown_as_it_was_requested() {
         "schedule": "0 9 * * *", "time_zone": "europe/berlin", "start": "2090-03-01T00:00:00",
         "end": "2090-03-31T00:00:00Z", "count": 3, "catch_up": "all", "overlap": "skip",
         "target": "orders.report", "headers": {"tag": "t"}, "retry": ["1s", 2000], "ttr": "10s",
-        "body": "text",
+        "spread": "10m", "late": "drop", "max_late": "1h", "body": "text",
     });
     let answer = put(&sidecar, "a%2Fb", &body);
     assert_eq!(answer.status, 201, "{answer:?}");
@@ -64,11 +64,13 @@ async fn a_schedule_is_stored_and_shown_as_it_was_requested() {
         json!({
             "id": "a/b", "schedule": "0 9 * * *", "time_zone": "Europe/Berlin",
             "start": "2090-02-28T23:00:00.000Z", "end": "2090-03-31T00:00:00.000Z", "count": 3,
-            "catch_up": "all", "overlap": "skip", "paused": false, "reason": null,
+            "catch_up": "all", "overlap": "skip", "spread_ms": 600_000, "paused": false,
+            "reason": null,
             "occurrence": 0, "next": null, "missed": 0, "last_ms": null, "last_missed_ms": null,
             "broker": "main", "exchange": "", "target": "orders.report", "queue": null,
-            "key": null, "headers": {"tag": "t"}, "retry": ["1s", "2s"], "ttr_ms": 10_000,
-            "confirm": "broker", "size": 4, "created_ms": null,
+            "key": null, "headers": {"tag": "t"}, "retry": ["1s", "2s"],
+            "retry_is_default": false, "ttr_ms": 10_000, "confirm": "broker", "late": "drop",
+            "max_late_ms": 3_600_000, "size": 4, "created_ms": null,
         })
     );
     assert_eq!(sidecar.get("/v1/schedules/a%2Fb").json()["created_ms"], created);
@@ -77,7 +79,19 @@ async fn a_schedule_is_stored_and_shown_as_it_was_requested() {
     sidecar.get("/v1/jobs/a%2Fb").problem(404);
 
     let shown = added(&sidecar, "plain", &json!({"schedule": "@every 1h", "queue": "emails"}));
-    let none = ["time_zone", "start", "end", "count", "reason", "broker", "exchange", "target"];
+    let none = [
+        "time_zone",
+        "start",
+        "end",
+        "count",
+        "spread_ms",
+        "reason",
+        "broker",
+        "exchange",
+        "target",
+        "late",
+        "max_late_ms",
+    ];
     assert!(none.iter().all(|name| shown[name].is_null()), "{shown}");
     assert_eq!((&shown["catch_up"], &shown["overlap"]), (&json!("one"), &json!("allow")));
     // An id that is a word of another path.
