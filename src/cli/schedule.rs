@@ -175,7 +175,7 @@ impl Args {
 
     /// The schedule with the next times that were asked for.
     fn view(&self, stored: &StoredSchedule, now_ms: i64, retry_ms: &[u64]) -> view::Schedule {
-        let next = stored.upcoming(self.from.unwrap_or(now_ms), self.next);
+        let next = stored.upcoming_after(now_ms, self.from.unwrap_or(now_ms), self.next);
         view::Schedule::of(stored, next, retry_ms)
     }
 }

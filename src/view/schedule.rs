@@ -99,13 +99,10 @@ pub struct Times {
 
 impl Times {
     /// The next times of a schedule that would be stored now: at most `most` that are later than
-    /// `after_ms`, and no more than its `count`.
+    /// `after_ms`, of as many as its `count`.
     #[must_use]
     pub fn of(timing: &Timing, now_ms: i64, after_ms: i64, most: usize) -> Self {
-        let count = timing.count.map_or(most, |count| usize::try_from(count).unwrap_or(most));
-        let times = timing.timetable(now_ms);
-        let next = times.map(|times| times.upcoming(after_ms, most.min(count))).unwrap_or_default();
-        Times { next }
+        Times { next: timing.upcoming(now_ms, timing.count, (now_ms, after_ms), most) }
     }
 }
 
@@ -230,6 +227,8 @@ mod tests {
         let next = |timing: &Timing, after_ms| Times::of(timing, 1_000, after_ms, 9).next;
         assert_eq!(next(&timing, 1_000).len(), 7, "the count");
         assert_eq!(next(&timing, 3_601_000)[..2], [7_201_000, 10_801_000], "strictly later");
+        assert_eq!(next(&timing, 3_601_000).len(), 6, "one comes before");
+        assert_eq!(next(&timing, 25_201_000), [0; 0], "all seven come before");
         timing.end_ms = Some(7_201_000);
         assert_eq!(next(&timing, 0), [3_601_000, 7_201_000]);
     }

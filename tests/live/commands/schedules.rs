@@ -55,7 +55,7 @@ async fn a_schedule_is_stored_by_the_rules_of_the_settings_and_shown() {
     let commands = Commands::new().await;
     let cron = ["--cron", "0 9 * * *", "--zone", "Europe/Berlin", "--start", "2090-03-01T00:00:00"];
     let job = ["--target", "orders.report", "--header", "tag=t", "--retry", "1s,2s", "--ttr", "9s"];
-    let more = ["--count", "3", "--catch-up", "all", "--overlap", "skip", "-", "-o", "json"];
+    let more = ["--count", "30", "--catch-up", "all", "--overlap", "skip", "-", "-o", "json"];
     let said = commands
         .run_with(&[&["schedule", "report"], &cron[..], &job, &more].concat(), b"from stdin");
     assert_eq!(said.code, 0, "{}", said.err);
@@ -66,7 +66,7 @@ async fn a_schedule_is_stored_by_the_rules_of_the_settings_and_shown() {
         ("time_zone", json!("Europe/Berlin")),
         ("start", json!("2090-02-28T23:00:00.000Z")),
         ("end", Value::Null),
-        ("count", json!(3)),
+        ("count", json!(30)),
         ("catch_up", json!("all")),
         ("overlap", json!("skip")),
         ("broker", json!("main")),

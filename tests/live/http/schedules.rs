@@ -115,6 +115,14 @@ async fn the_next_times_are_later_than_from_and_within_end_and_count() {
     assert_eq!(next("next=0"), json!([]));
     assert_eq!(next("").as_array().unwrap().len(), 5);
     assert_eq!(next("next=1000").as_array().unwrap().len(), 1000);
+    let mut two = nine;
+    two["count"] = 2.into();
+    two["start"] = BEFORE_CHANGE.into();
+    added(&sidecar, "two", &two);
+    let after =
+        |ms: i64| sidecar.get(&format!("/v1/schedules/two?from={ms}")).json()["next"].clone();
+    assert_eq!(after(NINES[0]), json!([NINES[1]]), "the first of two is over by then");
+    assert_eq!(after(NINES[1]), json!([]));
 
     let preview = |more: Value| {
         let mut body = json!({"schedule": "0 9 * * *", "time_zone": "Europe/Berlin"});
@@ -124,13 +132,16 @@ async fn the_next_times_are_later_than_from_and_within_end_and_count() {
         answer.json()
     };
     assert_eq!(preview(json!({"from": BEFORE_CHANGE, "next": 3})), json!({"next": NINES}));
-    assert_eq!(preview(json!({"from": BEFORE_CHANGE, "count": 2}))["next"], json!(NINES[..2]));
+    // What comes before uses up the count.
+    assert_eq!(preview(json!({"from": BEFORE_CHANGE, "count": 2}))["next"], json!([]));
+    let two = json!({"start": BEFORE_CHANGE, "from": BEFORE_CHANGE, "count": 2});
+    assert_eq!(preview(two)["next"], json!(NINES[..2]));
     let until_noon = json!({"from": BEFORE_CHANGE, "end": "2090-03-26T12:00:00"});
     assert_eq!(preview(until_noon)["next"], json!(NINES[..2]));
     let hourly = json!({"schedule": "@every 1h", "time_zone": null, "start": BEFORE_CHANGE, "from": BEFORE_CHANGE, "next": 2});
     let hours = json!([BEFORE_CHANGE + 3_600_000, BEFORE_CHANGE + 7_200_000]);
     assert_eq!(preview(hourly)["next"], hours);
-    assert_eq!(ids(&sidecar.get("/v1/schedules").json()), ["nine"], "nothing was stored");
+    assert_eq!(ids(&sidecar.get("/v1/schedules").json()), ["nine", "two"], "nothing was stored");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
