@@ -136,6 +136,8 @@ async fn the_next_times_are_later_than_from_and_within_end_and_count() {
     assert_eq!(preview(json!({"from": BEFORE_CHANGE, "count": 2}))["next"], json!([]));
     let two = json!({"start": BEFORE_CHANGE, "from": BEFORE_CHANGE, "count": 2});
     assert_eq!(preview(two)["next"], json!(NINES[..2]));
+    let local = json!({"from": "2090-03-25T01:00:00", "next": 1});
+    assert_eq!(preview(local)["next"], json!([NINES[0]]), "in the zone of the schedule");
     let until_noon = json!({"from": BEFORE_CHANGE, "end": "2090-03-26T12:00:00"});
     assert_eq!(preview(until_noon)["next"], json!(NINES[..2]));
     let hourly = json!({"schedule": "@every 1h", "time_zone": null, "start": BEFORE_CHANGE, "from": BEFORE_CHANGE, "next": 2});
