@@ -17,7 +17,7 @@ impl Commands {
         let (fixture, folder) = (Fixture::new().await, TempDir::new().unwrap());
         let text = format!(
             "[redis]\nurls = [\"{}\"]\nnamespace = \"{}\"\n[limits]\nmax_delay = \"36500d\"\n\
-             [queues.\"*\"]\nretry = [\"1h\"]\n[brokers.main]\ntype = \"nats\"\n\
+             [queues.\"*\"]\nretry = [\"1h\"]\n[queues.small]\nmax_jobs = 1\n[brokers.main]\ntype = \"nats\"\n\
              url = \"nats://127.0.0.1:1\"\nallow = [\"orders.>\"]\n",
             fixture.settings.urls[0], fixture.settings.namespace
         );
@@ -128,6 +128,17 @@ async fn a_schedule_is_paused_resumed_fired_and_ended() {
     ] {
         assert_eq!(commands.run(arguments).code, 2, "{arguments:?}");
     }
+}
+
+#[tokio::test]
+async fn a_full_queue_takes_no_occurrence() {
+    let commands = Commands::new().await;
+    commands.object(&["schedule", "s", "--cron", "@yearly", "--queue", "small"]);
+    commands.object(&["fire", "s"]);
+    let refused = commands.run(&["fire", "s"]);
+    assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{}", refused.err);
+    assert!(refused.err.contains("queue_full"), "{}", refused.err);
+    assert_eq!(commands.object(&["schedule", "s"])["occurrence"], 1);
 }
 
 #[tokio::test]
