@@ -15,7 +15,7 @@ use crate::request::NewSchedule;
 use crate::request::{Code, Rejection, Request, RequestRules, schedule_from_fields};
 use crate::store::Store;
 use crate::store::error::ErrorKind;
-use crate::units::quote;
+use crate::view::asked_schedule;
 
 /// Stores the schedule and prints what stands. Exits with 2 for a conflict.
 pub(super) async fn run(
@@ -32,7 +32,7 @@ pub(super) async fn run(
     let new = new.map_err(|rejection| refused(&rejection))?;
     let new = NewSchedule { is_paused: args.job.paused, ..new };
     let retry_ms = &settings.delivery.retry;
-    let answer = apply(store, retry_ms, Request::NewSchedule(Box::new(new))).await;
+    let answer = apply(store, retry_ms, Request::NewSchedule(Box::new(new.clone()))).await;
     let answer = answer.map_err(|error| match error.kind() {
         ErrorKind::Rejected => refused(&Rejection::new(Code::BadSchedule, error.message)),
         _ => error.into(),
@@ -45,11 +45,8 @@ pub(super) async fn run(
         };
         return Err(Stop::because(Exit::NotFound, rejection.to_string(), "nothing changed"));
     }
-    let found = found.ok_or_else(|| {
-        let message =
-            format!("the schedule {} was stored, and has ended since", quote(id.as_str()));
-        Stop::because(Exit::NotFound, message, "")
-    })?;
+    // The schedule may be over already.
+    let found = found.unwrap_or_else(|| asked_schedule(new, now_ms, answer));
     let schedule = args.view(&found, now_ms, retry_ms);
     let text = format!("{}: {}", clean(&schedule.id), answer.verdict.as_str());
     common.answer(&schedule, &format!("{text}\n{}", shown(&schedule, now_ms)))?;
