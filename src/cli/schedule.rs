@@ -10,7 +10,7 @@ use super::send::header;
 use crate::clock;
 use crate::job::JobId;
 use crate::request::{Rejection, timing_from_fields};
-use crate::schedule::StoredSchedule;
+use crate::schedule::{MAX_REASON_BYTES, StoredSchedule};
 use crate::store::Store;
 use crate::units::{parse_time_ms, quote};
 use crate::view;
@@ -35,7 +35,8 @@ pub struct Args {
     /// The time zone of --cron, by its IANA name; by default UTC
     #[arg(long, requires = "times")]
     pub zone: Option<String>,
-    /// The first moment, included: 2026-01-31T12:00:00Z or epoch milliseconds
+    /// The first moment, included: 2026-01-31T12:00:00Z or epoch milliseconds; with --zone without
+    /// an offset
     #[arg(long, value_name = "TIME", requires = "times")]
     pub start: Option<String>,
     /// The last moment, included
@@ -53,8 +54,8 @@ pub struct Args {
     /// Pause the schedule
     #[arg(long, requires = "id", conflicts_with_all = ["times", "resume"])]
     pub pause: bool,
-    /// Why the schedule is paused
-    #[arg(long, value_name = "TEXT", requires = "pause", conflicts_with_all = ["times", "resume"])]
+    /// Why the schedule is paused: at most 1000 bytes
+    #[arg(long, value_name = "TEXT", value_parser = reason, requires = "pause", conflicts_with_all = ["times", "resume"])]
     pub reason: Option<String>,
     /// Resume the schedule
     #[arg(long, requires = "id", conflicts_with = "times")]
@@ -96,6 +97,12 @@ struct JobArgs {
     /// Who confirms an attempt: broker or consumer
     #[arg(long, value_name = "WORD", requires = "id", requires = "times")]
     confirm: Option<String>,
+    /// What becomes of a job that is too late at its first attempt: fire, drop or dead
+    #[arg(long, value_name = "WORD", requires = "id", requires = "times")]
+    late: Option<String>,
+    /// How long a job may be overdue at its first attempt
+    #[arg(long, value_name = "DURATION", requires = "id", requires = "times")]
+    max_late: Option<String>,
     /// What happens if the id exists: replace, keep or reject
     #[arg(long, value_name = "WORD", requires = "id", requires = "times")]
     on_conflict: Option<String>,
@@ -115,6 +122,13 @@ fn next_count(text: &str) -> Result<usize, String> {
     next.ok_or_else(|| format!("{} is not a number from 0 to {MAX_NEXT}", quote(text)))
 }
 
+fn reason(text: &str) -> Result<String, String> {
+    match text.len() {
+        ..=MAX_REASON_BYTES => Ok(text.to_owned()),
+        bytes => Err(format!("{bytes} bytes are too many: write at most {MAX_REASON_BYTES}")),
+    }
+}
+
 /// Stores the schedule where there are times, else shows or changes it.
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let Some(id) = &args.id else { return preview(common, args) };
@@ -124,7 +138,8 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         return put::run(common, args, id, &store, &settings).await;
     }
     let found = if args.pause {
-        store.schedules.pause(id, args.reason.as_deref(), None).await?
+        let reason = args.reason.as_deref().filter(|reason| !reason.is_empty());
+        store.schedules.pause(id, reason, None).await?
     } else if args.resume {
         store.schedules.resume(id, None).await?
     } else {

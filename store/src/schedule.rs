@@ -4,6 +4,9 @@ use dwell_schedule::{CatchUp, Expression, ParseError, Timetable, Zone};
 
 use crate::job::{Job, JobId};
 
+/// The most bytes of the reason of a pause.
+pub const MAX_REASON_BYTES: usize = 1000;
+
 /// When a schedule fires, as it was requested.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timing {

@@ -74,6 +74,8 @@ fn request(
         ("retry", job.retry),
         ("ttr", job.ttr),
         ("confirm", job.confirm),
+        ("late", job.late),
+        ("max-late", job.max_late),
         ("on-conflict", job.on_conflict),
     ]));
     let message = Message::new(body(job.body.as_deref().unwrap_or_default(), max_body)?);

@@ -55,9 +55,12 @@ async fn a_schedule_is_stored_by_the_rules_of_the_settings_and_shown() {
     let commands = Commands::new().await;
     let cron = ["--cron", "0 9 * * *", "--zone", "Europe/Berlin", "--start", "2090-03-01T00:00:00"];
     let job = ["--target", "orders.report", "--header", "tag=t", "--retry", "1s,2s", "--ttr", "9s"];
+    let late = ["--spread", "5m", "--late", "drop", "--max-late", "1h"];
     let more = ["--count", "30", "--catch-up", "all", "--overlap", "skip", "-", "-o", "json"];
-    let said = commands
-        .run_with(&[&["schedule", "report"], &cron[..], &job, &more].concat(), b"from stdin");
+    let said = commands.run_with(
+        &[&["schedule", "report"], &cron[..], &job, &late, &more].concat(),
+        b"from stdin",
+    );
     assert_eq!(said.code, 0, "{}", said.err);
     let stored = said.object();
     let shown = [
@@ -74,6 +77,9 @@ async fn a_schedule_is_stored_by_the_rules_of_the_settings_and_shown() {
         ("headers", json!({"tag": "t"})),
         ("retry", json!(["1s", "2s"])),
         ("ttr_ms", json!(9_000)),
+        ("spread_ms", json!(300_000)),
+        ("late", json!("drop")),
+        ("max_late_ms", json!(3_600_000)),
         ("size", json!(10)),
     ];
     for (name, value) in shown {
