@@ -118,6 +118,9 @@ async fn a_schedule_is_paused_resumed_fired_and_ended() {
     let id = format!("s@{:013}", fired["due_ms"].as_i64().unwrap());
     let job = commands.object(&["show", &id, "--body"]);
     assert_eq!((&job["queue"], &job["size"]), (&json!("emails"), &json!(4)), "{job}");
+    let shown = commands.run(&["show", "s"]);
+    assert_eq!(shown.code, 2, "{shown:?}");
+    assert!(shown.err.contains("dwell schedule"), "{shown:?}");
     let waiting = commands.run(&["reschedule", "s", "--for", "1h"]);
     assert_eq!(waiting.code, 2, "{waiting:?}");
     assert!(waiting.out.contains("waiting") && waiting.out.contains("recurring"), "{waiting:?}");
