@@ -8,6 +8,7 @@ mod new_schedule;
 mod template;
 
 use dwell_connectors::{Destination, Message};
+use dwell_schedule::Zone;
 
 use self::age::check_age;
 pub use self::dead_job::dead_job;
@@ -91,11 +92,12 @@ pub fn timing_from_fields(fields: &[(&str, String)], now_ms: i64) -> Result<Timi
     recurring.timing(zone.as_deref(), spread_ms, now_ms)
 }
 
-/// A moment in the forms of `delay-until`, epoch ms; without an offset it is one of the schedule's
-/// zone. `field`: its name in the request.
-pub fn moment_ms(field: &str, text: &str, timing: &Timing) -> Result<i64, Rejection> {
+/// A moment in the forms of `delay-until`, epoch ms; without an offset it is one of the zone of this
+/// name, beside which a moment may have an offset. `field`: the name of the moment in the request.
+pub fn moment_ms(field: &str, text: &str, zone: Option<&str>) -> Result<i64, Rejection> {
     let bad = |why: String| Rejection::new(Code::BadDelay, format!("{field}: {why}"));
-    Until::parse(text).and_then(|moment| moment.ms(timing.zone.as_ref())).map_err(bad)
+    let zone = zone.map(Zone::parse).transpose().map_err(|why| bad(why.to_string()))?;
+    Until::parse(text).and_then(|moment| moment.ms(zone.as_ref())).map_err(bad)
 }
 
 /// The fields of a request, each named as a `delay-*` header without its prefix.

@@ -15,13 +15,15 @@ use crate::request::NewSchedule;
 use crate::request::{Code, Rejection, Request, RequestRules, schedule_from_fields};
 use crate::store::Store;
 use crate::store::error::ErrorKind;
-use crate::view::asked_schedule;
+use crate::view::{self, asked_schedule};
 
-/// Stores the schedule and prints what stands. Exits with 2 for a conflict.
+/// Stores the schedule and prints what stands, with its next times after `from_ms`, epoch ms. Exits
+/// with 2 for a conflict.
 pub(super) async fn run(
     common: &Common,
     args: &Args,
     id: &JobId,
+    from_ms: Option<i64>,
     store: &Store,
     settings: &Settings,
 ) -> Result<Exit, Stop> {
@@ -47,7 +49,8 @@ pub(super) async fn run(
     }
     // The schedule may be over already.
     let found = found.unwrap_or_else(|| asked_schedule(new, now_ms, answer));
-    let schedule = args.view(&found, now_ms, retry_ms);
+    let next = found.upcoming_after(now_ms, from_ms.unwrap_or(now_ms), args.next);
+    let schedule = view::Schedule::of(&found, next, retry_ms);
     let text = format!("{}: {}", clean(&schedule.id), answer.verdict.as_str());
     common.answer(&schedule, &format!("{text}\n{}", shown(&schedule, now_ms)))?;
     Ok(Exit::Ok)

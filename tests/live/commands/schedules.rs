@@ -177,6 +177,8 @@ async fn a_preview_needs_neither_settings_nor_servers() {
     let said = run_with(&[&flags[..], &from].concat(), b"");
     assert_eq!(said.code, 0, "{}", said.err);
     assert_eq!(said.object(), json!({"next": [3_794_112_000_000_i64, 3_794_194_800_000_i64]}));
+    let local = ["--from", "2090-03-25T01:00:00", "-o", "json"];
+    assert_eq!(run_with(&[&flags[..], &local].concat(), b"").object(), said.object());
     let text = run_with(&["schedule", "--every", "1h", "--next", "3"], b"").out;
     assert_eq!(text.lines().count(), 3, "{text}");
     for (arguments, says) in [
@@ -185,6 +187,7 @@ async fn a_preview_needs_neither_settings_nor_servers() {
         (&["schedule", "--every", "1h", "--zone", "UTC"], "bad_schedule"),
         (&["schedule", "--cron", "@daily", "--end", "2020-01-01T00:00:00Z"], "bad_schedule"),
         (&["schedule", "--cron", "@daily", "--next", "1001"], "1001"),
+        (&["schedule", "--cron", "@daily", "--from", "2090-03-25T01:00:00"], "offset"),
         (&["schedule"], "ID"),
     ] {
         let said = run_with(arguments, b"");

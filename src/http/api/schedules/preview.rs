@@ -52,6 +52,7 @@ pub(in crate::http::api) async fn preview(
     let text = |text: Option<Text>| text.map(|text| text.0);
     let most = next_count(next)?;
     let now_ms = api.inner.apply.store.now_ms();
+    let zone = time_zone.clone();
     let fields = given([
         ("schedule", schedule),
         ("time-zone", time_zone),
@@ -60,6 +61,6 @@ pub(in crate::http::api) async fn preview(
         ("count", text(count)),
     ]);
     let timing = timing_from_fields(&fields, now_ms)?;
-    let from_ms = text(from).map(|text| moment_ms("from", &text, &timing)).transpose()?;
+    let from_ms = text(from).map(|text| moment_ms("from", &text, zone.as_deref())).transpose()?;
     Ok(Json(view::Times::of(&timing, now_ms, from_ms.unwrap_or(now_ms), most)))
 }
