@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(next(&timing, 1_000).len(), 7, "the count");
         assert_eq!(next(&timing, 3_601_000)[..2], [7_201_000, 10_801_000], "strictly later");
         assert_eq!(next(&timing, 3_601_000).len(), 6, "one comes before");
-        assert_eq!(next(&timing, 25_201_000), [0; 0], "all seven come before");
+        assert!(next(&timing, 25_201_000).is_empty(), "all seven come before");
         timing.end_ms = Some(7_201_000);
         assert_eq!(next(&timing, 0), [3_601_000, 7_201_000]);
     }
