@@ -152,7 +152,10 @@ fn a_server_that_refuses_a_shared_command_gets_no_other() {
 #[tokio::test(start_paused = true)]
 async fn a_busy_or_full_server_gets_no_shared_command_for_a_minute() {
     let busy = "BUSY Redis is busy running a script. You can only call SCRIPT KILL";
-    for (text, class) in [(busy, Class::Other), ("DWELL_FULL no call was run", Class::Unshared)] {
+    let full = "OOM command not allowed when used memory > 'maxmemory'.";
+    for (text, class) in
+        [(busy, Class::Other), ("DWELL_FULL no call was run", Class::Unshared), (full, Class::Oom)]
+    {
         let sharing = Sharing::default();
         assert_eq!(sharing.refused(error(text)).class, class, "{text}");
         assert!(!sharing.is_on());
@@ -171,4 +174,14 @@ fn a_shared_script_that_does_not_compile_is_not_used() {
     let refused =
         error("ERR Error compiling script (new function): user_script:300: too many upvalues");
     assert!(sharing.not_loaded(refused).is_ok() && !sharing.is_on());
+    let full = Sharing::default();
+    assert!(full.not_loaded(StoreError::new(Class::Oom, "redis: SCRIPT LOAD")).is_ok());
+    assert!(!full.is_on());
+}
+
+#[test]
+fn an_odd_answer_is_told_in_short() {
+    let long = Value::BulkString(vec![b'x'; 1 << 20]);
+    let error = split("schedule", Value::Array(vec![long]), 2).unwrap_err();
+    assert!(error.message.len() < 2 * SHOWN_CHARS, "{}", error.message.len());
 }
