@@ -179,6 +179,17 @@ async fn an_event_that_comes_in_is_rejected() {
     assert_eq!(rejected.headers.text("delayed-error"), Some("loop"));
 }
 
+#[tokio::test]
+async fn an_event_that_comes_back_from_rejected_ends_there() {
+    let env = told_on_main(&[]).await;
+    env.send(request("fine", "0"));
+    let event = env.arrived(TOPIC, 1).await.remove(0).with_header("delayed-error", "loop");
+    env.send(Message { properties: None, key: None, ..event.with_header("delay-for", "0") });
+    env.until_metric("dwell_events_dropped_total", 1.0).await;
+    env.taken().await;
+    assert_eq!(env.until_empty().await, 0, "no dead job makes another event");
+}
+
 /// A broker of its own for the events, which the instance cannot reach.
 async fn told_on_far(topics: &[&str]) -> (Environment, Broker) {
     let mut env = Environment::idle(RedisOptions::default(), &[("events.broker", "main")]).await;

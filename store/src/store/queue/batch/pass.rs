@@ -389,15 +389,10 @@ impl<'a> Pass<'a> {
             broker,
             due_ms,
         }));
-        Applied {
-            answers: self
-                .items
-                .into_iter()
-                .map(|item| item.answer.map_err(StoreError::into_answer))
-                .collect(),
-            wake_ups: self.wake_ups,
-            made: self.made,
-        }
+        let (wake_ups, made) = (self.wake_ups, self.made);
+        let answers = self.items.into_iter();
+        let answers = answers.map(|item| item.answer.map_err(StoreError::into_answer)).collect();
+        Applied { answers, wake_ups, made }
     }
 }
 
