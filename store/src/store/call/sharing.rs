@@ -193,25 +193,27 @@ impl Sharing {
         }
         if error.is_full_for_sharing() {
             self.rest();
-            return StoreError { class: Class::Unshared, ..error };
+            // That of a damaged job.
+            let hint = String::new();
+            return StoreError { class: Class::Unshared, hint, ..error };
         }
         if error.refuses_keys() {
             self.end(&error);
             return StoreError { class: Class::Unshared, ..error };
         }
         match error.class {
-            // Damage concerns one call, and would be the answer of that one.
-            Class::Script => {
+            // Damage concerns one call, and would be the answer of that one. Nobody knows whether the
+            // calls were run, and their callers send them again: each by itself then.
+            Class::Script | Class::Other => {
                 self.end(&error);
-                StoreError { class: Class::Other, ..error }
+                StoreError { class: Class::Unserved, ..error }
             }
             // By itself, a call that frees memory is taken.
             Class::Oom => {
                 self.rest();
                 error
             }
-            // Nobody knows whether the calls were run.
-            Class::Other | Class::Settings => {
+            Class::Settings => {
                 self.end(&error);
                 error
             }

@@ -132,8 +132,8 @@ fn a_server_that_refuses_a_shared_command_gets_no_other() {
         ("CROSSSLOT Keys in request don't hash to the same slot", Class::Unshared, false),
         ("NOPERM User dwell has no permissions to access the 'x' key", Class::Unshared, false),
         // Whether it ran is unknown.
-        ("ERR command is not supported", Class::Other, false),
-        ("ERR user_script:31: attempt to index a nil value", Class::Other, false),
+        ("ERR command is not supported", Class::Unserved, false),
+        ("ERR user_script:31: attempt to index a nil value", Class::Unserved, false),
         ("ERR unknown command 'EVALSHA', with args beginning with: 'x'", Class::Settings, false),
         ("LOADING Redis is loading the dataset in memory", Class::Unserved, true),
         ("READONLY You can't write against a read only replica.", Class::Readonly, true),
