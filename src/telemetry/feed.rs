@@ -14,7 +14,8 @@ use crate::store::due_set::DueSet;
 use crate::store::queue::acknowledge::LeaseVerdict;
 use crate::store::record::short_error;
 
-/// The most events that wait to be published: some megabytes.
+/// The most events that wait to be published: some megabytes, and some tens where the targets are
+/// URLs of several KiB.
 const MAX_WAITING: usize = 4096;
 /// The most occurrences of a gap that are told, the latest ones.
 const MAX_MISSED: usize = 100;
