@@ -36,6 +36,7 @@ mod tests;
 mod until;
 
 pub(crate) use envelope::compact;
+pub(crate) use own_events::is_own_event;
 
 /// Whether Dwell reads or sets headers of this name whatever the settings say.
 pub(crate) fn is_read_already(name: &str) -> bool {

@@ -282,7 +282,9 @@ impl<'a> Bucket<'a> {
                 schedule: id_of_schedule,
                 id: &made.id,
                 set,
+                to: schedule.job.destination(),
                 due_ms: made.due_ms,
+                number: planned.number,
                 is_caught_up: planned.is_caught_up,
             });
         }

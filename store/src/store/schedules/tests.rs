@@ -176,6 +176,7 @@ fn a_call_is_bounded_by_occurrences_and_by_bytes() {
             id: JobId::new("a@0000000000001").unwrap(),
             nominal_ms: 1,
             due_ms: 1,
+            number: 1,
             set: "main".to_owned(),
             record: vec![0; *size],
         });

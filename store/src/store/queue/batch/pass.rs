@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::item::{Item, link};
-use super::{Answer, Applied, RequestRef};
+use super::{Answer, Applied, Made, RequestRef};
 use crate::job::Action;
 use crate::store::call::repairs::lacks_script;
 use crate::store::call::waves::{Group, Member, waves};
@@ -33,6 +33,8 @@ pub(super) struct Pass<'a> {
     /// Indices of the requests still to send.
     pub(super) open: Vec<usize>,
     pub(super) wake_ups: Vec<WakeUp>,
+    /// The occurrences that requests made.
+    pub(super) made: Vec<Made>,
     /// Per bucket and set: the earliest due time to which an action has moved a job.
     moved: BTreeMap<(u16, String), i64>,
     /// The brokers whose sets an action names first.
@@ -73,6 +75,7 @@ impl<'a> Pass<'a> {
             items,
             open: (0..asked.len()).collect(),
             wake_ups: Vec::new(),
+            made: Vec::new(),
             moved: BTreeMap::new(),
             brokers: if known.len() <= MAX_NAMED_BROKERS {
                 known
@@ -386,14 +389,10 @@ impl<'a> Pass<'a> {
             broker,
             due_ms,
         }));
-        Applied {
-            answers: self
-                .items
-                .into_iter()
-                .map(|item| item.answer.map_err(StoreError::into_answer))
-                .collect(),
-            wake_ups: self.wake_ups,
-        }
+        let (wake_ups, made) = (self.wake_ups, self.made);
+        let answers = self.items.into_iter();
+        let answers = answers.map(|item| item.answer.map_err(StoreError::into_answer)).collect();
+        Applied { answers, wake_ups, made }
     }
 }
 
