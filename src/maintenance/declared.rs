@@ -5,6 +5,10 @@
 //! stored yet, and ends those that no instance has named for [`DECLARATION_TTL`]. So a schedule
 //! outlives a deploy in which the new instances start before or after the old ones have ended. An
 //! instance that delivers nothing only names its schedules.
+//!
+//! The instance that ends a schedule takes its name out of the store too. So an instance that was
+//! away for a while, and still has the schedule in its settings, finds out by naming it, and puts
+//! it back. What others changed meanwhile stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +22,7 @@ use crate::apply::{Apply, BoundedRetry};
 use crate::clock::{self, Instant};
 use crate::config::{Schedule, Settings};
 use crate::fleet::Fleet;
-use crate::job::{JobId, Verdict};
+use crate::job::{Conflict, JobId, Verdict};
 use crate::request::{Request, RequestRules, declared_schedule};
 use crate::store::Store;
 use crate::store::error::StoreError;
@@ -28,6 +32,8 @@ const ROUND_INTERVAL: Duration = Duration::from_secs(10);
 /// The longest interval: with [`DECLARATION_TTL`] less than the minute within which a schedule that
 /// left the settings is ended.
 const MAX_ROUND_INTERVAL: Duration = Duration::from_secs(20);
+/// The pause after a round that failed: a name that comes too late has its schedule ended.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// The most schedules that are stored in one call.
 const MAX_STORED: usize = 256;
 
@@ -43,10 +49,10 @@ pub(super) struct DeclaredSchedules {
     delivers: bool,
     /// A schedule that nobody named for so long is in no settings.
     ttl: Duration,
-    /// When the schedules of this instance were last named in the store.
+    /// When the schedules of this instance were last named in the store, or shortly before.
     named: Option<Instant>,
-    /// Those that are to be stored.
-    left: BTreeSet<String>,
+    /// Those that are to be stored, each with what becomes of a schedule that has its id.
+    left: BTreeMap<String, Conflict>,
     /// Those of which the log has told that they cannot be stored.
     told: BTreeSet<String>,
 }
@@ -65,7 +71,7 @@ impl DeclaredSchedules {
             delivers,
             ttl: DECLARATION_TTL,
             named: None,
-            left: BTreeSet::new(),
+            left: BTreeMap::new(),
             told: BTreeSet::new(),
         }
     }
@@ -73,15 +79,15 @@ impl DeclaredSchedules {
     /// Goes round until told to stop.
     pub(super) async fn run(mut self, fleet: watch::Receiver<Fleet>, stop: CancellationToken) {
         loop {
-            tokio::select! {
+            let done = tokio::select! {
                 () = stop.cancelled() => return,
-                done = self.round() => {
-                    if let Err(error) = done {
-                        tracing::debug!(%error, "the schedules of the settings could not be looked after");
-                    }
-                }
+                done = self.round() => done,
+            };
+            let mut pause = fleet.borrow().spread(ROUND_INTERVAL).min(MAX_ROUND_INTERVAL);
+            if let Err(error) = done {
+                tracing::debug!(%error, "the schedules of the settings could not be looked after");
+                pause = RETRY_INTERVAL;
             }
-            let pause = fleet.borrow().spread(ROUND_INTERVAL).min(MAX_ROUND_INTERVAL);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = clock::sleep(pause) => {}
@@ -92,14 +98,22 @@ impl DeclaredSchedules {
     /// One round. The first one of an instance ends nothing, since others that start at the same
     /// time may not have named their schedules yet.
     async fn round(&mut self) -> Result<(), StoreError> {
+        let begun = clock::now();
+        let declared = self.store.declare_schedules(&self.ids).await;
+        if declared.is_err() {
+            // They may have been named all the same, and then the next round does not find out.
+            self.put_back();
+        }
+        let added = declared?;
         let since = self.named.map(|named| clock::now().duration_since(named));
         let was_heard = since.is_some_and(|since| since < self.ttl);
-        if !was_heard {
-            // Others may have ended them.
-            self.left = self.schedules.keys().cloned().collect();
+        if self.named.is_none() {
+            let all = self.schedules.keys().cloned();
+            self.left = all.map(|name| (name, Conflict::Replace)).collect();
+        } else if !was_heard || added > 0 {
+            self.put_back();
         }
-        self.store.declare_schedules(&self.ids).await?;
-        let named = Some(clock::now());
+        let named = Some(begun);
         if !self.delivers {
             self.named = named;
             return Ok(());
@@ -114,15 +128,23 @@ impl DeclaredSchedules {
         Ok(())
     }
 
+    /// Others may have ended the schedules: those that are not there are stored again.
+    fn put_back(&mut self) {
+        for name in self.schedules.keys() {
+            self.left.entry(name.clone()).or_insert(Conflict::Keep);
+        }
+    }
+
     /// Stores the schedules that are left to store.
     async fn put(&mut self) {
         let now_ms = self.store.now_ms();
         let (mut names, mut requests) = (Vec::new(), Vec::new());
-        for name in std::mem::take(&mut self.left) {
+        for (name, conflict) in std::mem::take(&mut self.left) {
             let Some(schedule) = self.schedules.get(&name) else { continue };
             match declared_schedule(&name, schedule, &self.rules, now_ms) {
-                Ok(new) => {
-                    names.push(name);
+                Ok(mut new) => {
+                    new.conflict = conflict;
+                    names.push((name, conflict));
                     requests.push(Request::NewSchedule(Box::new(new)));
                 }
                 // The settings were checked at the start: only the time has gone on.
@@ -136,23 +158,25 @@ impl DeclaredSchedules {
         }
         for (names, requests) in names.chunks(MAX_STORED).zip(requests.chunks_mut(MAX_STORED)) {
             let answers = self.apply.all(requests, &mut BoundedRetry::default()).await;
-            for (name, answer) in names.iter().zip(answers) {
+            for ((name, conflict), answer) in names.iter().zip(answers) {
                 match answer.map(|answer| answer.verdict) {
-                    Ok(Verdict::Conflict) => self.not_stored(name, &"a job has its id"),
-                    Ok(Verdict::Duplicate) => {}
+                    Ok(Verdict::Conflict) => {
+                        self.not_stored(name, *conflict, &"a job has its id");
+                    }
+                    Ok(Verdict::Duplicate | Verdict::Kept) => {}
                     Ok(verdict) => {
                         let verdict = verdict.as_str();
                         tracing::info!(schedule = name, verdict, "a schedule of the settings");
                     }
-                    Err(error) => self.not_stored(name, &error),
+                    Err(error) => self.not_stored(name, *conflict, &error),
                 }
             }
         }
     }
 
     /// The schedule is stored in a later round.
-    fn not_stored(&mut self, name: &str, why: &dyn std::fmt::Display) {
-        self.left.insert(name.to_owned());
+    fn not_stored(&mut self, name: &str, conflict: Conflict, why: &dyn std::fmt::Display) {
+        self.left.insert(name.to_owned(), conflict);
         if self.told.insert(name.to_owned()) {
             let hint = "it is tried again every ten seconds; `dwell check` says more";
             tracing::warn!(schedule = name, %why, hint, "a schedule of the settings is not stored");
@@ -170,14 +194,20 @@ impl DeclaredSchedules {
     /// Ends the schedules that no settings have any more.
     async fn end_forgotten(&self) -> Result<(), StoreError> {
         for id in self.store.forgotten_schedules(self.ttl).await? {
-            match self.store.schedules.end_forgotten(&id, self.ttl).await? {
+            let ended = self.store.schedules.end_forgotten(&id, self.ttl).await?;
+            let is_over = match ended {
                 Some(true) => {
                     tracing::info!(schedule = %id, "no settings have this schedule any more, it is ended");
+                    true
                 }
-                Some(false) => {}
-                None => continue,
+                // Named again, or of another door.
+                Some(false) => self.store.is_forgotten_schedule(&id, self.ttl).await?,
+                None => false,
+            };
+            if is_over {
+                // An instance that names it from now on finds out that it was ended.
+                self.store.drop_schedule(&id).await?;
             }
-            self.store.drop_schedule(&id).await?;
         }
         Ok(())
     }
