@@ -16,7 +16,7 @@ use crate::store::error::StoreError;
 use crate::telemetry::{Metrics, ScheduleState};
 
 /// The interval between looks for schedules that nobody serves, which a larger fleet spreads: a
-/// look reads all schedules.
+/// look reads the schedules whose time has passed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Sets the gauges of schedules.
@@ -70,7 +70,7 @@ impl ScheduleGauges {
             };
             is_own || living.iter().any(|entry| serves(entry, &set.name()))
         };
-        let unserved = self.store.schedules.unserved(is_served).await?;
+        let unserved = self.store.schedules.stranded(is_served).await?;
         self.report(unserved);
         Ok(())
     }
