@@ -25,7 +25,7 @@ use crate::fleet::Fleet;
 use crate::job::{Conflict, JobId, Verdict};
 use crate::request::{Request, RequestRules, declared_schedule};
 use crate::store::Store;
-use crate::store::error::StoreError;
+use crate::store::error::{Class, StoreError};
 
 /// The interval between rounds, which a larger fleet spreads.
 const ROUND_INTERVAL: Duration = Duration::from_secs(10);
@@ -51,6 +51,8 @@ pub(super) struct DeclaredSchedules {
     ttl: Duration,
     /// When the schedules of this instance were last named in the store, or shortly before.
     named: Option<Instant>,
+    /// The last round did all that it had to do.
+    is_steady: bool,
     /// Those that are to be stored, each with what becomes of a schedule that has its id.
     left: BTreeMap<String, Conflict>,
     /// Those of which the log has told that they cannot be stored.
@@ -61,7 +63,8 @@ impl DeclaredSchedules {
     /// Makes an agent; [`DeclaredSchedules::run`] starts it.
     #[must_use]
     pub(super) fn new(apply: &Apply, settings: &Settings, delivers: bool) -> Self {
-        let ids = settings.schedules.keys().filter_map(|name| JobId::new(name.as_str()).ok());
+        let all = settings.schedules.keys();
+        let ids = all.clone().filter_map(|name| JobId::new(name.as_str()).ok());
         DeclaredSchedules {
             ids: ids.collect(),
             store: apply.store.clone(),
@@ -71,7 +74,8 @@ impl DeclaredSchedules {
             delivers,
             ttl: DECLARATION_TTL,
             named: None,
-            left: BTreeMap::new(),
+            is_steady: false,
+            left: all.map(|name| (name.clone(), Conflict::Replace)).collect(),
             told: BTreeSet::new(),
         }
     }
@@ -96,8 +100,10 @@ impl DeclaredSchedules {
     }
 
     /// One round. The first one of an instance ends nothing, since others that start at the same
-    /// time may not have named their schedules yet.
+    /// time may not have named their schedules yet; neither does one after a failure or a long
+    /// pause, which others may have had too.
     async fn round(&mut self) -> Result<(), StoreError> {
+        let was_steady = std::mem::replace(&mut self.is_steady, false);
         let begun = clock::now();
         let declared = self.store.declare_schedules(&self.ids).await;
         if declared.is_err() {
@@ -107,10 +113,7 @@ impl DeclaredSchedules {
         let added = declared?;
         let since = self.named.map(|named| clock::now().duration_since(named));
         let was_heard = since.is_some_and(|since| since < self.ttl);
-        if self.named.is_none() {
-            let all = self.schedules.keys().cloned();
-            self.left = all.map(|name| (name, Conflict::Replace)).collect();
-        } else if !was_heard || added > 0 {
+        if self.named.is_some() && (!was_heard || added > 0) {
             self.put_back();
         }
         let named = Some(begun);
@@ -118,13 +121,18 @@ impl DeclaredSchedules {
             self.named = named;
             return Ok(());
         }
-        self.put().await;
         if was_heard {
             self.named = named;
-            return self.end_forgotten().await;
+            self.put().await?;
+            if was_steady && since.is_some_and(|since| since < self.ttl * 5 / 6) {
+                self.end_forgotten().await?;
+            }
+        } else {
+            self.put().await?;
+            self.watch_others().await?;
+            self.named = named;
         }
-        self.watch_others().await?;
-        self.named = named;
+        self.is_steady = true;
         Ok(())
     }
 
@@ -135,8 +143,9 @@ impl DeclaredSchedules {
         }
     }
 
-    /// Stores the schedules that are left to store.
-    async fn put(&mut self) {
+    /// Stores the schedules that are left to store. Stops where Redis does not answer: the names are
+    /// renewed before the others have their turn.
+    async fn put(&mut self) -> Result<(), StoreError> {
         let now_ms = self.store.now_ms();
         let (mut names, mut requests) = (Vec::new(), Vec::new());
         for (name, conflict) in std::mem::take(&mut self.left) {
@@ -156,7 +165,9 @@ impl DeclaredSchedules {
                 ),
             }
         }
-        for (names, requests) in names.chunks(MAX_STORED).zip(requests.chunks_mut(MAX_STORED)) {
+        let mut calls = names.chunks(MAX_STORED).zip(requests.chunks_mut(MAX_STORED));
+        let mut failed = None;
+        for (names, requests) in calls.by_ref() {
             let answers = self.apply.all(requests, &mut BoundedRetry::default()).await;
             for ((name, conflict), answer) in names.iter().zip(answers) {
                 match answer.map(|answer| answer.verdict) {
@@ -168,17 +179,27 @@ impl DeclaredSchedules {
                         let verdict = verdict.as_str();
                         tracing::info!(schedule = name, verdict, "a schedule of the settings");
                     }
-                    Err(error) => self.not_stored(name, *conflict, &error),
+                    Err(error) => {
+                        self.not_stored(name, *conflict, &error);
+                        if matches!(error.class, Class::Io | Class::Timeout) {
+                            failed = Some(error);
+                        }
+                    }
                 }
             }
+            if failed.is_some() {
+                break;
+            }
         }
+        self.left.extend(calls.flat_map(|(names, _)| names.iter().cloned()));
+        failed.map_or(Ok(()), Err)
     }
 
     /// The schedule is stored in a later round.
     fn not_stored(&mut self, name: &str, conflict: Conflict, why: &dyn std::fmt::Display) {
         self.left.insert(name.to_owned(), conflict);
         if self.told.insert(name.to_owned()) {
-            let hint = "it is tried again every ten seconds; `dwell check` says more";
+            let hint = "it is tried again every few seconds; `dwell check` says more";
             tracing::warn!(schedule = name, %why, hint, "a schedule of the settings is not stored");
         }
     }
