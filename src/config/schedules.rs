@@ -181,6 +181,7 @@ impl Schedule {
             "late" => self.late = None,
             "max_late" => self.max_late = None,
             "headers" => self.headers = HeaderTexts::default(),
+            "body" => (self.body, self.body_base64) = (None, None),
             "body_base64" => self.body_base64 = None,
             _ => return false,
         }
