@@ -23,10 +23,11 @@ pub struct Schedule {
     /// The IANA name of the time zone of the cron fields, such as `Europe/Berlin`. By default UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
-    /// The first moment, included: RFC 3339, or epoch milliseconds as text.
+    /// The first moment, included: RFC 3339, without an offset in `time_zone`; or epoch
+    /// milliseconds as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<String>,
-    /// The last moment, included.
+    /// The last moment, included, as `start`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
     /// The most occurrences: 1 to 1000000000.
@@ -180,6 +181,7 @@ impl Schedule {
             "late" => self.late = None,
             "max_late" => self.max_late = None,
             "headers" => self.headers = HeaderTexts::default(),
+            "body" => (self.body, self.body_base64) = (None, None),
             "body_base64" => self.body_base64 = None,
             _ => return false,
         }

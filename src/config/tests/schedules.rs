@@ -208,7 +208,7 @@ fn no_schedule_has_the_id_of_an_occurrence() {
 #[test]
 fn all_mistakes_of_all_schedules_are_told_at_once() {
     let text = "[schedules.a]\nschedule = \"@dayly\"\ntime_zone = \"Mars\"\nend = \"late\"\nlate = \"no\"\nqueue = \"none\"\n\
-                [schedules.b]\nschedule = \"* * *\"\ntarget = \"bills\"\nmax_late = \"x\"";
+                [schedules.b]\nschedule = \"* * *\"\ntarget = \"bills\"\nmax_late = \"x\"\nttr = \"13h\"";
     let problems = with_queue(text).problems();
     let mut keys: Vec<&str> = problems.iter().map(|problem| problem.key.as_str()).collect();
     keys.sort_unstable();
@@ -221,6 +221,7 @@ fn all_mistakes_of_all_schedules_are_told_at_once() {
         "schedules.b.max_late",
         "schedules.b.schedule",
         "schedules.b.target",
+        "schedules.b.ttr",
     ];
     assert_eq!(keys, wanted, "{problems:#?}");
 }

@@ -48,7 +48,8 @@ export function shownOf(found) {
     retry: retry.length === 0 ? 'none' : retry.join(', '),
     ttr: ttr % 1000 === 0 ? `${ttr / 1000}s` : String(ttr),
     confirm: found.confirm,
-    key: key === null ? '' : typeof key === 'string' ? key : JSON.stringify(key),
+    // A field for one line drops line breaks.
+    key: key === null ? '' : typeof key === 'string' ? key.replace(/[\r\n]/g, '') : JSON.stringify(key),
   };
 }
 
