@@ -294,6 +294,7 @@ mod tests {
             origin: "nats".to_owned(),
             trace: None,
             round: 0,
+            debounced_ms: None,
             has_body: true,
             body: "hello".into(),
         };

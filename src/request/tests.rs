@@ -17,6 +17,7 @@ use crate::schedule::NewSchedule;
 
 mod accepted;
 mod actions;
+mod debounce;
 mod dialects;
 mod envelopes;
 mod etf1;

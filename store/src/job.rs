@@ -56,6 +56,9 @@ pub struct Job {
     pub trace: Option<String>,
     /// The number of returns of the message to an ingest before this request.
     pub round: u32,
+    /// Of a job that debounces ([`Conflict::Debounce`]): the time of the first request, epoch ms, as
+    /// Redis stored it.
+    pub debounced_ms: Option<i64>,
     /// False for a Kafka tombstone.
     pub has_body: bool,
     /// The body, byte for byte.
@@ -95,6 +98,7 @@ impl Job {
             origin: String::new(),
             trace: None,
             round: 0,
+            debounced_ms: None,
             has_body: true,
             body,
         }

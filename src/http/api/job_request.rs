@@ -66,8 +66,10 @@ pub(super) struct NewJobRequest {
     late: Option<String>,
     /// How long the job may be overdue at its first attempt
     max_late: Option<Text>,
-    /// What happens if the id exists: `replace`, `keep` or `reject`
+    /// What happens if the id exists: `replace`, `keep`, `reject` or `debounce`
     on_conflict: Option<String>,
+    /// With `debounce`: the longest time from the first request to the due time
+    max_wait: Option<Text>,
     /// The body as text. Either this or `body_base64`
     body: Option<String>,
     /// The body in base64
@@ -158,6 +160,7 @@ impl NewJobRequest {
             ("late", self.late),
             ("max-late", text(self.max_late)),
             ("on-conflict", self.on_conflict),
+            ("max-wait", text(self.max_wait)),
         ];
         Ok((given(fields), message))
     }

@@ -44,6 +44,7 @@ pub fn dead_job(
             origin: rules.origin().to_owned(),
             trace: None,
             round: 0,
+            debounced_ms: None,
             has_body,
             body,
         },

@@ -22,7 +22,8 @@ pub(super) fn due(
     due_of(
         control.delay_for,
         (control.delay_until.as_ref(), control.zone.as_deref()),
-        counted_from(message, rules),
+        // A backlog on the ingest is one burst of a job that debounces.
+        counted_from(message, rules).filter(|_| control.max_wait_ms.is_none()),
         rules.limits.max_delay.ms(),
         now_ms,
     )

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use dwell_connectors::Message;
 
+use super::debounce;
 use super::template::{Receiver, job};
 use crate::request::control::Control;
 use crate::request::recurring::check_id;
@@ -33,6 +34,7 @@ pub(super) fn recurring(
         )
     })?;
     check_id(&id)?;
+    debounce::refuse(&control)?;
     let fields = std::mem::take(&mut control.recurring);
     let timing = fields.timing(control.zone.as_deref(), control.spread_ms, now_ms)?;
     let receiver = Receiver::of(&control, message, rules)?;

@@ -10,7 +10,7 @@ use super::*;
 use crate::job::{Due, Target};
 use crate::request::control::queue_name;
 
-const NEAR: [&str; 37] = [
+const NEAR: [&str; 38] = [
     "delay-for",
     "delay-until",
     "delay-target",
@@ -46,11 +46,12 @@ const NEAR: [&str; 37] = [
     "delay-catch-up",
     "delay-overlap",
     "delay-spread",
+    "delay-max-wait",
     "Nats-Schedule-Time-Zone",
     "Nats-Schedule-TTL",
 ];
 
-const GOOD: [&str; 33] = [
+const GOOD: [&str; 34] = [
     "1s",
     "0",
     "5000",
@@ -72,6 +73,7 @@ const GOOD: [&str; 33] = [
     "2m,10m",
     "fire",
     "keep",
+    "debounce",
     "cancel",
     "reschedule",
     "@at 2026-02-01T12:00:00Z",

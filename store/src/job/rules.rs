@@ -116,4 +116,24 @@ pub enum Conflict {
     Keep,
     /// The new job is rejected with `conflict`.
     Reject,
+    /// The new job replaces the old one, but is never due later than `max_wait_ms` after the first of
+    /// the requests that replaced each other so. That request is the first again once the job was
+    /// attempted or rescheduled, or was stored by another rule.
+    Debounce {
+        /// The most ms from the first request to the due time.
+        max_wait_ms: u64,
+    },
+}
+
+impl Conflict {
+    /// [`Conflict::Debounce`] with this longest wait from the first request; rounded up to whole ms.
+    #[must_use]
+    pub fn debounce(max_wait: Duration) -> Self {
+        Conflict::Debounce { max_wait_ms: span_ms(max_wait) }
+    }
+
+    /// Whether the new job takes the place of one that waits.
+    pub(crate) fn replaces(self) -> bool {
+        matches!(self, Conflict::Replace | Conflict::Debounce { .. })
+    }
 }

@@ -6,7 +6,8 @@
 //! a queue if the version is 2. The scripts read up to the owner and no further; the metadata is
 //! MessagePack with names. The upper three bits of the flags tell the scripts how long a job of a
 //! queue goes on after time-outs. The bit before them stands for a retry array that the metadata
-//! leaves out.
+//! leaves out. The metadata of a job that debounces ends in the time of its first request, which
+//! the `schedule` script writes.
 //!
 //! State: version(1) flags(1) crashes(1) attempt(4) step(2) due ms(8) pop(8) generation(8)
 //! fingerprint(8) marks(1) reason(1) last error. Pop: the nonce of the last pop that handed the job
@@ -20,7 +21,7 @@ use serde::Deserialize as _;
 
 use self::metadata::Metadata;
 use self::reader::Reader;
-use crate::job::{Confirm, DeadReason, Job, Target, is_queue_name};
+use crate::job::{Confirm, Conflict, DeadReason, Job, Target, is_queue_name};
 use crate::policy::{Progress, lease, retry};
 use crate::request::NewJob;
 use crate::store::due_set::DueSet;
@@ -113,7 +114,9 @@ fn digest(job: &Job) -> [u8; 8] {
 pub fn encode(new_job: &NewJob, generation: Generation) -> Vec<u8> {
     let generated = if new_job.generated { FLAG_GENERATED } else { 0 };
     let first = if new_job.first.is_some() { FLAG_FIRST } else { 0 };
-    encode_job(&new_job.job, generated | first, generation, new_job.origin.fingerprint)
+    let (flags, fingerprint) = (generated | first, new_job.origin.fingerprint);
+    let first_ms = matches!(new_job.conflict, Conflict::Debounce { .. }).then_some(0);
+    encode_job(&new_job.job, first_ms, flags, generation, fingerprint)
 }
 
 /// The record of the job of a recurring schedule, or of an occurrence.
@@ -123,10 +126,16 @@ pub(in crate::store) fn encode_recurring(
     generation: Generation,
     fingerprint: [u8; 8],
 ) -> Vec<u8> {
-    encode_job(job, 0, generation, fingerprint)
+    encode_job(job, None, 0, generation, fingerprint)
 }
 
-fn encode_job(job: &Job, flags: u8, generation: Generation, fingerprint: [u8; 8]) -> Vec<u8> {
+fn encode_job(
+    job: &Job,
+    first_ms: Option<i64>,
+    flags: u8,
+    generation: Generation,
+    fingerprint: [u8; 8],
+) -> Vec<u8> {
     let consumer = if job.confirm == Confirm::Consumer { FLAG_CONSUMER } else { 0 };
     let mut head = [0; HEAD_BYTES];
     let version = match &job.target {
@@ -137,19 +146,20 @@ fn encode_job(job: &Job, flags: u8, generation: Generation, fingerprint: [u8; 8]
     head[2..6].copy_from_slice(&job.ttr_ms.to_be_bytes());
     head[6..14].copy_from_slice(&generation);
     head[14..].copy_from_slice(&fingerprint);
-    written(&head, job)
+    written(&head, job, first_ms)
 }
 
 /// The record of the same schedule with another target; `None` if `record` is too short.
 #[must_use]
 pub fn moved(record: &[u8], job: &Job) -> Option<Vec<u8>> {
-    record.first_chunk().map(|head| written(head, job))
+    record.first_chunk().map(|head| written(head, job, job.debounced_ms))
 }
 
-fn written(head: &[u8; HEAD_BYTES], job: &Job) -> Vec<u8> {
+/// `first_ms`: of a job that debounces, the time of its first request, epoch ms.
+fn written(head: &[u8; HEAD_BYTES], job: &Job, first_ms: Option<i64>) -> Vec<u8> {
     let has_default_retry =
         job.queue().is_some() && job.retry.as_deref() == Some(retry::DEFAULT_MS);
-    let metadata = Metadata::of(job);
+    let metadata = Metadata::of(job, first_ms);
     let metadata = if has_default_retry { metadata.without_retry() } else { metadata };
     let metadata = rmp_serde::to_vec_named(&metadata)
         .expect("a job holds only strings, numbers and bytes, which MessagePack can write");

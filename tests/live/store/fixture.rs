@@ -316,6 +316,7 @@ pub(crate) fn job(body: impl Into<Bytes>) -> Job {
         origin: "nats".to_owned(),
         trace: None,
         round: 0,
+        debounced_ms: None,
         has_body: true,
         body: body.into(),
     }

@@ -5,6 +5,7 @@ mod batches;
 mod cases;
 mod claims;
 mod connection;
+mod debounce;
 mod durability;
 mod ends;
 mod failover;

@@ -43,11 +43,14 @@ pub(super) struct Metadata<'a> {
     round: u32,
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     has_body: bool,
+    /// The last field: `schedule.lua` finds these 8 bytes, big-endian, at the end of the metadata.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    debounced: Option<Bytes>,
 }
 
 impl<'a> Metadata<'a> {
-    /// The metadata of a job.
-    pub(super) fn of(job: &'a Job) -> Self {
+    /// The metadata of a job. `first_ms`: of one that debounces, the time of its first request.
+    pub(super) fn of(job: &'a Job, first_ms: Option<i64>) -> Self {
         Metadata {
             to: job.destination().map_or_else(Cow::default, Cow::Borrowed),
             key: job.key.as_ref().map(Cow::Borrowed),
@@ -64,6 +67,7 @@ impl<'a> Metadata<'a> {
             trace: job.trace.as_deref().map(Cow::Borrowed),
             round: job.round,
             has_body: job.has_body,
+            debounced: first_ms.map(|ms| Bytes::copy_from_slice(&ms.to_be_bytes())),
         }
     }
 
@@ -98,6 +102,9 @@ impl<'a> Metadata<'a> {
             trace: self.trace.map(Cow::into_owned),
             round: self.round,
             has_body: self.has_body,
+            debounced_ms: self
+                .debounced
+                .and_then(|bytes| Some(i64::from_be_bytes(bytes[..].try_into().ok()?))),
             body,
         }
     }

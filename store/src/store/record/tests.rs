@@ -45,6 +45,7 @@ fn plain_job() -> Job {
         origin: "nats".to_owned(),
         trace: None,
         round: 0,
+        debounced_ms: None,
         has_body: true,
         body: Bytes::from_static(b"{\"order\":1}"),
     }
@@ -378,6 +379,7 @@ fn job() -> impl Strategy<Value = Job> {
             origin: rest.1,
             trace: rest.4,
             round: rest.5,
+            debounced_ms: None,
             has_body: rest.2,
             body: rest.3,
         }
