@@ -19,6 +19,7 @@ mod declared;
 mod dialect;
 mod envelope;
 mod etf1;
+mod expire;
 mod full_queues;
 mod headers;
 mod moved;
@@ -31,9 +32,9 @@ mod reject;
 mod rounds;
 mod rules;
 mod target;
-mod until;
 #[cfg(all(test, feature = "amqp", feature = "kafka", feature = "nats"))]
 mod tests;
+mod until;
 
 pub(crate) use envelope::compact;
 

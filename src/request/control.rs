@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use dwell_connectors::{Headers, Value};
 
+use super::expire;
 use super::recurring::{self, Recurring, Stated};
 use super::reject::{Code, Rejection};
 use super::until::Until;
@@ -25,6 +26,7 @@ pub(super) struct Control {
     /// The fields of a recurring schedule.
     pub(super) recurring: Recurring,
     pub(super) spread_ms: Option<u64>,
+    pub(super) expire: Option<expire::Stated>,
     pub(super) target: Option<String>,
     pub(super) exchange: Option<String>,
     pub(super) broker: Option<String>,
@@ -102,7 +104,7 @@ impl ControlHeader {
 }
 
 /// The control headers. A header that is not in this table is rejected.
-const HEADERS: [ControlHeader; 24] = [
+const HEADERS: [ControlHeader; 25] = [
     ControlHeader::new("for", Code::BadDelay, |control, value| {
         put(&mut control.delay_for, parse_duration_ms(value))
     }),
@@ -173,6 +175,9 @@ const HEADERS: [ControlHeader; 24] = [
     }),
     ControlHeader::new("max-wait", Code::BadHeader, |control, value| {
         put(&mut control.max_wait_ms, parse_duration_ms(value))
+    }),
+    ControlHeader::new("expire", Code::BadHeader, |control, value| {
+        put(&mut control.expire, expire::Stated::parse(value))
     }),
 ];
 

@@ -22,6 +22,7 @@ mod dialects;
 mod envelopes;
 mod etf1;
 mod exchanges;
+mod expire;
 mod fields;
 mod foreign;
 mod local_times;

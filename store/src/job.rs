@@ -9,7 +9,7 @@ use bytes::Bytes;
 use dwell_core::{Destination, Headers, Properties};
 
 pub use self::id::JobId;
-pub use self::rules::{Confirm, Conflict, Due, Late, OnTimeout};
+pub use self::rules::{Confirm, Conflict, Due, Expire, Late, OnTimeout};
 pub use self::target::Target;
 pub use self::verdict::{Action, DeadReason, Verdict};
 
@@ -39,6 +39,8 @@ pub struct Job {
     pub late: Option<Late>,
     /// The job is too late if overdue by more than this, ms; `None`: `delivery.max_late`.
     pub max_late_ms: Option<u64>,
+    /// When the job expires; `None`: never.
+    pub expire: Option<Expire>,
     /// Of a job of a queue: the next step after an expired lease.
     pub on_timeout: OnTimeout,
     /// Of a job of a queue: the most hand-outs, without a wait between them, instead of the retry
@@ -91,6 +93,7 @@ impl Job {
             retry: None,
             late: None,
             max_late_ms: None,
+            expire: None,
             on_timeout: OnTimeout::Ready,
             tries: None,
             ends_ms: None,

@@ -37,6 +37,7 @@ pub fn dead_job(
             retry: Some(Vec::new()),
             late: Some(Late::Dead),
             max_late_ms: Some(0),
+            expire: None,
             on_timeout: OnTimeout::Ready,
             tries: None,
             ends_ms: None,

@@ -47,7 +47,7 @@ pub(super) fn schedule(
         Receiver::Queue(queue) => rules.full_queues.is_full(&queue.name),
         Receiver::Target(_) => false,
     };
-    let job = job(&mut control, message, body, receiver, round, rules, now_ms)?;
+    let job = job(&mut control, message, body, receiver, (round, false), rules, now_ms)?;
     let generated = control.id.is_none();
     let origin = origin::origin(message, rules);
     let apart = generated && origin::is_first(message, rules);

@@ -39,7 +39,7 @@ pub(super) fn recurring(
     let timing = fields.timing(control.zone.as_deref(), control.spread_ms, now_ms)?;
     let receiver = Receiver::of(&control, message, rules)?;
     let reply_to = target::reply_to(&control, rules)?;
-    let job = job(&mut control, message, body, receiver, round, rules, now_ms)?;
+    let job = job(&mut control, message, body, receiver, (round, true), rules, now_ms)?;
     Ok(NewSchedule {
         id,
         conflict: control.conflict.unwrap_or_default(),

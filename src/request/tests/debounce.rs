@@ -6,7 +6,7 @@ use crate::job::{Conflict, Due};
 const BOTH: [(&str, &str); 2] = [("delay-on-conflict", "debounce"), ("delay-max-wait", "10m")];
 
 fn debounce(more: &[(&str, &str)]) -> Message {
-    message(&[&BOTH, &[("delay-id", "order-1")], more].concat())
+    message(&[&BOTH[..], &[("delay-id", "order-1")], more].concat())
 }
 
 #[test]

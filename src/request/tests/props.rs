@@ -10,7 +10,7 @@ use super::*;
 use crate::job::{Due, Target};
 use crate::request::control::queue_name;
 
-const NEAR: [&str; 38] = [
+const NEAR: [&str; 39] = [
     "delay-for",
     "delay-until",
     "delay-target",
@@ -47,6 +47,7 @@ const NEAR: [&str; 38] = [
     "delay-overlap",
     "delay-spread",
     "delay-max-wait",
+    "delay-expire",
     "Nats-Schedule-Time-Zone",
     "Nats-Schedule-TTL",
 ];

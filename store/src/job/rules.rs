@@ -91,6 +91,17 @@ pub enum Late {
     Dead,
 }
 
+/// When a job expires: it dies if it was not delivered by then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
+pub enum Expire {
+    /// ms after the due time; after the time of a `fire`.
+    After(u64),
+    /// Epoch ms. A new schedule (`reschedule`, `requeue`, `fire`) whose time is not before then does
+    /// not expire.
+    At(i64),
+}
+
 /// The next step of a job of a queue after its lease expired: the consumer neither finished nor
 /// failed the job. The step in the retry array moves either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

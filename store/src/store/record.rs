@@ -11,7 +11,8 @@
 //!
 //! State: version(1) flags(1) crashes(1) attempt(4) step(2) due ms(8) pop(8) generation(8)
 //! fingerprint(8) marks(1) reason(1) last error. Pop: the nonce of the last pop that handed the job
-//! out; zero for a job of a broker.
+//! out; zero for a job of a broker. One of the marks tells that anew ms(8) stands before the last
+//! error: the time from which the expiry of the job counts.
 
 mod metadata;
 pub(in crate::store) mod reader;
@@ -44,6 +45,7 @@ const FLAG_COUNTED: u8 = 2;
 const MARK_REPLACED: u8 = 1;
 const MARK_FIRST: u8 = 4;
 const MARK_EARLY: u8 = 32;
+const MARK_ANEW: u8 = 64;
 /// The part of a record from version to fingerprint, which does not depend on the target.
 const HEAD_BYTES: usize = 22;
 const FIXED_STATE_BYTES: usize = 43;
@@ -258,8 +260,10 @@ pub struct State {
     pub generation: Generation,
     /// Fingerprint of the message that scheduled the job.
     pub fingerprint: [u8; 8],
-    /// Bits for the scripts (prelude.lua).
+    /// Bits for the scripts (prelude.lua), but for that of `anew_ms`.
     pub marks: u8,
+    /// The time from which the expiry counts if an action began it anew, epoch ms.
+    pub anew_ms: Option<i64>,
     /// The reason why the job is dead or dying.
     pub reason: Option<DeadReason>,
     /// The last error.
@@ -284,6 +288,8 @@ impl State {
         reader.take::<8>()?;
         let (generation, fingerprint) = (reader.take()?, reader.take()?);
         let [marks, reason] = reader.take()?;
+        let has_anew = marks & MARK_ANEW != 0 && reader.rest.len() >= 8;
+        let anew_ms = if has_anew { Some(i64::from_be_bytes(reader.take()?)) } else { None };
         Ok(State {
             held: flags & FLAG_HELD != 0,
             counted: flags & FLAG_COUNTED != 0,
@@ -293,7 +299,8 @@ impl State {
             due_ms,
             generation,
             fingerprint,
-            marks,
+            marks: marks & !MARK_ANEW,
+            anew_ms,
             reason: reason_of_code(reason),
             last_error: String::from_utf8_lossy(reader.rest).into_owned(),
         })
@@ -325,6 +332,7 @@ impl State {
             generation,
             fingerprint,
             marks,
+            anew_ms: None,
             reason,
             last_error: String::new(),
         })
@@ -352,6 +360,7 @@ impl State {
             attempt: self.attempt,
             step: self.step,
             due_ms: self.due_ms,
+            anew_ms: self.anew_ms,
             crashes: self.crashes,
             reason: self.reason,
             last_error: &self.last_error,
@@ -371,7 +380,9 @@ impl State {
         bytes.extend_from_slice(&[0; 8]);
         bytes.extend_from_slice(&self.generation);
         bytes.extend_from_slice(&self.fingerprint);
-        bytes.extend_from_slice(&[self.marks, code_of_reason(self.reason)]);
+        let anew = if self.anew_ms.is_some() { MARK_ANEW } else { 0 };
+        bytes.extend_from_slice(&[self.marks | anew, code_of_reason(self.reason)]);
+        self.anew_ms.iter().for_each(|ms| bytes.extend_from_slice(&ms.to_be_bytes()));
         bytes.extend_from_slice(self.last_error.as_bytes());
         bytes
     }
@@ -397,6 +408,7 @@ pub fn code_of_reason(reason: Option<DeadReason>) -> u8 {
         Some(DeadReason::Late) => 3,
         Some(DeadReason::Failed) => 4,
         Some(DeadReason::Crashed) => 5,
+        Some(DeadReason::Expired) => 6,
         Some(DeadReason::Unknown) => u8::MAX,
     }
 }

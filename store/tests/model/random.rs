@@ -108,7 +108,7 @@ impl Random {
                         asked.conflict = Conflict::Debounce { max_wait_ms: 1000 };
                     }
                     let (record, time) = (record::encode(&asked, eight(generation)), self.time());
-                    let flags = self.one_of(&["0", "0", "0", "1", "1", "1", "2", "3"]);
+                    let flags = self.one_of(&["0", "0", "0", "1", "1", "1", "2", "3", "5", "5@7"]);
                     words.extend([
                         IDS[usize::from(*id)].into(),
                         record,

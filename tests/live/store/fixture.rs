@@ -309,6 +309,7 @@ pub(crate) fn job(body: impl Into<Bytes>) -> Job {
         retry: None,
         late: None,
         max_late_ms: None,
+        expire: None,
         on_timeout: OnTimeout::Ready,
         tries: None,
         ends_ms: None,

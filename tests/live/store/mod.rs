@@ -8,6 +8,7 @@ mod connection;
 mod debounce;
 mod durability;
 mod ends;
+mod expire;
 mod failover;
 pub(crate) mod fixture;
 mod full;

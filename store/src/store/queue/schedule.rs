@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::job::Conflict;
+use crate::job::{Conflict, Expire};
 use crate::request::{NewJob, OwnQueues};
 use crate::store::call::script_call::ScriptCall;
 use crate::store::call::time::Time;
@@ -44,8 +44,14 @@ pub(super) fn schedule_arguments(call: &mut ScriptCall, request: &NewJob, record
         Conflict::Debounce { max_wait_ms } => Cow::Owned(format!("debounce {max_wait_ms}")),
     };
     call.arg(request.id.as_str()).arg(record).arg(Time::from(request.due)).arg(&*policy);
-    let flags = u8::from(request.origin.check) + 2 * u8::from(request.queue_full);
-    call.arg(format!("{flags}{}", own_queues_argument(request.own_queues.as_ref())));
+    let flags = u8::from(request.origin.check)
+        + 2 * u8::from(request.queue_full)
+        + 4 * u8::from(request.job.expire.is_some());
+    let expires = match request.job.expire {
+        Some(Expire::At(at_ms)) => format!("@{at_ms}"),
+        Some(Expire::After(_)) | None => String::new(),
+    };
+    call.arg(format!("{flags}{expires}{}", own_queues_argument(request.own_queues.as_ref())));
 }
 
 /// The queues of a caller in the notation of the scripts.

@@ -1,10 +1,11 @@
 -- schedule: stores a batch of jobs of this bucket.
--- KEYS   as in prelude.lua, with the sets of the jobs, and of the jobs that have their ids; then schedules.
+-- KEYS   as in prelude.lua, with the sets of the jobs, and of the jobs that have their ids; then ends and schedules.
 -- ARGV   none (changes nothing), or five per job: id, record, time ('=' epoch ms | '+' ms from now | '<'
 --        epoch ms, space, ms from now: the earlier), policy (replace | keep | reject | debounce, space,
 --        max wait ms | other: if the id
 --        is or was used, then by another message, and the answer is duplicate), flags (sum of 1: look up the
---        fingerprint; 2: the queue is full, and a job with a new id is refused), followed by ' ' and the
+--        fingerprint; 2: the queue is full, and a job with a new id is refused; 4: the job
+--        expires), followed by '@' and the time of its expiry, epoch ms, if that is fixed, and by ' ' and the
 --        queues of the caller, if those are not all: a job of others stays. The ids of one call are
 --        distinct. Then the deadline of the call, epoch us, if the caller knows Redis's clock.
 -- Answer { now us, number of jobs, then verdict, due ms ('' unknown) per job, then broker, due ms per due
@@ -16,7 +17,7 @@
 -- Errors 'DWELL_BROKER n set n set ...': KEYS lack all of these; n: the place of the job in the call, from
 --        1. 'DWELL_LATE now us': the deadline has passed. Nothing was written.
 -- Work   <= 128 jobs or 1 MiB a call; a constant number of commands, and three per job whose id exists.
---        First write HSET: a full Redis refuses the call before any change.
+--        First write ZADD or HSET: a full Redis refuses the call before any change.
 local WIDTH, EQUALS = 5, string.byte('=')
 local count = math.floor(#ARGV / WIDTH)
 if is_late(tonumber(ARGV[count * WIDTH + 1])) then return late() end
@@ -99,15 +100,16 @@ local NONE = {}
 local records, newly_applied, leave_held, leave_dead, forget, outdated = {}, {}, {}, {}, {}, {}
 local unheld = {}
 local leave_due, enter_due, added = {}, {}, 0
+local ends = {}
 local answer = { NOW_US, count }
 
 for i = 1, count do
   local at = (i - 1) * WIDTH
   local id, record, time, policy, flags = ids[i], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], tonumber(ARGV[at + 5])
-  local own_queues
+  local own_queues, expires
   if not flags then
-    flags, own_queues = string.match(ARGV[at + 5], '^(%d+) (.*)$')
-    flags = tonumber(flags)
+    flags, expires = string.match(ARGV[at + 5], '^(%d+)@?(%-?%d*)')
+    flags, own_queues = tonumber(flags), string.match(ARGV[at + 5], ' (.*)$')
   end
   local check, is_full = has(flags, 1), has(flags, 2)
   local broker, was = brokers[i], live[i]
@@ -234,6 +236,7 @@ for i = 1, count do
       record = string.sub(record, 1, 1) .. string.char(string.byte(record, 2) + FLAG_REPLACED) .. string.sub(record, 3)
     end
     if max_wait then record = with_first(record, first) end
+    if has(flags, 4) and ENDS then push(ends, int(math.min(due, tonumber(expires or '') or due)), id) end
     added = added + 1
     records[2 * added - 1], records[2 * added] = id, record
     local entering = enter_due[broker]
@@ -250,6 +253,7 @@ for i = 1, count do
   end
 end
 
+many('ZADD', ENDS, ends)
 many('HSET', JOBS, records)
 remember_applied(newly_applied)
 if #records == 0 and #newly_applied == 0 then touch() end
