@@ -19,6 +19,7 @@ mod declared;
 mod dialect;
 mod envelope;
 mod etf1;
+mod expire;
 mod full_queues;
 mod headers;
 mod moved;

@@ -28,6 +28,7 @@ retry = []
 confirm = "consumer"
 late = "drop"
 max_late = "1h"
+expire = "1d"
 body = "{}"
 
 [schedules."every ten.seconds"]
@@ -61,6 +62,7 @@ body_base64 = "AAE="
             "confirm=consumer",
             "late=drop",
             "max-late=1h",
+            "expire=1d",
         ]
     );
     assert_eq!(
