@@ -16,7 +16,7 @@ const SETTINGS: &str = "delivery.publish_timeout = \"3s\"\ndelivery.retry = [\"2
                         schedules.paused.paused = true";
 /// The series that only move where Redis or Dwell is in a state that other tests make, or by an
 /// interface that this test does not open.
-const ELSEWHERE: [&str; 52] = [
+const ELSEWHERE: [&str; 53] = [
     // Events of jobs, which go nowhere here: `routes::audit`, `tests/it`.
     "dwell_events_dropped_total",
     // Consumers that fetch: `http::queues`, `http::long_poll`.

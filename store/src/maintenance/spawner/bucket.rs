@@ -69,7 +69,8 @@ impl<'a> Bucket<'a> {
     /// Makes what a look found due, and what is due behind, and sets the time of the next look.
     pub(super) async fn work(&mut self, look: Look, heads: Result<Heads, StoreError>) {
         let now = clock::now();
-        self.look_at = now + self.spawner.fleet.borrow().shared(LOOK_INTERVAL / 2).max(LOOK_INTERVAL);
+        self.look_at =
+            now + self.spawner.fleet.borrow().shared(LOOK_INTERVAL / 2).max(LOOK_INTERVAL);
         if let Some(all_at) = self.known.all_at() {
             self.look_at = self.look_at.min(all_at);
         }
