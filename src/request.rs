@@ -51,8 +51,8 @@ pub use declared::declared_schedule;
 pub use full_queues::FullQueues;
 pub use moved::Moving;
 pub use parse::{
-    act_on, dead_job, due_stated, due_within, from_fields, parse, schedule_from_fields,
-    time_in_zone_ms, timing_from_fields,
+    act_on, dead_job, due_stated, due_within, from_fields, moment_ms, parse, schedule_from_fields,
+    timing_from_fields,
 };
 pub use reject::{Code, Rejection};
 pub use rules::{BrokerRules, RequestRules};

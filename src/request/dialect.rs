@@ -137,13 +137,17 @@ fn due_header(
     from: Option<&str>,
 ) -> Result<(), Rejection> {
     let Some(value) = foreign_time(headers, name)? else { return Ok(()) };
+    let due = Until::parse(value.trim());
     // A message that came back from its target still has the time that Dwell delivered it for: such
-    // a time is no new delay. A later one is.
+    // a time is no new delay. A later one is. The zone of a local time does not come back.
     if headers.get(ATTEMPT).is_some() {
         let served = headers.get(DUE).and_then(|value| value.written()?.trim().parse::<i64>().ok());
-        if parse_time_ms(value.trim())
-            .is_ok_and(|due_ms| served.is_none_or(|served| due_ms <= served))
-        {
+        let is_served = match &due {
+            Ok(Until::At(due_ms)) => served.is_none_or(|served| *due_ms <= served),
+            Ok(Until::Local(_)) => control.zone.is_none(),
+            Err(_) => false,
+        };
+        if is_served {
             return Ok(());
         }
     }
@@ -153,9 +157,12 @@ fn due_header(
             format!("{other} and {name} both give a delay: send one"),
         ));
     }
-    let due_ms = parse_time_ms(value.trim())
-        .map_err(|why| Rejection::new(Code::BadDelay, format!("{name}: {why}")))?;
-    control.delay_until = Some(Until::At(due_ms));
+    let due = due.and_then(|due| match due {
+        Until::Local(_) if control.zone.is_none() => due.ms(None).map(Until::At),
+        due => Ok(due),
+    });
+    let due = due.map_err(|why| Rejection::new(Code::BadDelay, format!("{name}: {why}")))?;
+    control.delay_until = Some(due);
     Ok(())
 }
 

@@ -4,6 +4,9 @@ use dwell_schedule::{CatchUp, Expression, ParseError, Timetable, Zone};
 
 use crate::job::{Job, JobId};
 
+/// The most bytes of the reason of a pause.
+pub const MAX_REASON_BYTES: usize = 1000;
+
 /// When a schedule fires, as it was requested.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timing {
@@ -106,6 +109,25 @@ impl Timing {
             grid_ms,
         )
     }
+
+    /// The next nominal times at `now_ms` that are later than `after_ms`, epoch ms: at most `most`,
+    /// and of the first `left` from now on. `grid_ms`: see [`Progress::grid_ms`].
+    #[must_use]
+    pub fn upcoming(
+        &self,
+        grid_ms: i64,
+        left: Option<u64>,
+        (now_ms, after_ms): (i64, i64),
+        most: usize,
+    ) -> Vec<i64> {
+        let Ok(times) = self.timetable(grid_ms) else { return Vec::new() };
+        let most = left.map_or(most, |left| {
+            // What comes before uses up a part. Of a very long gap only so many are counted.
+            let before = times.gap(now_ms.saturating_add(1), after_ms).count;
+            usize::try_from(left.saturating_sub(before)).map_or(most, |left| most.min(left))
+        });
+        times.upcoming(after_ms, most)
+    }
 }
 
 impl StoredSchedule {
@@ -121,11 +143,17 @@ impl StoredSchedule {
         self.timing.count.map(|count| count.saturating_sub(self.progress.counted))
     }
 
-    /// The next nominal times that are later than `after_ms`, epoch ms: at most `most`, and no more
-    /// than are left; also of a paused schedule.
+    /// The next nominal times that are later than now, epoch ms: at most `most`, and no more than
+    /// are left; also of a paused schedule.
     #[must_use]
-    pub fn upcoming(&self, after_ms: i64, most: usize) -> Vec<i64> {
-        let left = self.left().map_or(most, |left| usize::try_from(left).unwrap_or(most));
-        self.timetable().map(|times| times.upcoming(after_ms, most.min(left))).unwrap_or_default()
+    pub fn upcoming(&self, now_ms: i64, most: usize) -> Vec<i64> {
+        self.upcoming_after(now_ms, now_ms, most)
+    }
+
+    /// As [`upcoming`](StoredSchedule::upcoming), of times later than `after_ms`. Those between now
+    /// and then use up what is left.
+    #[must_use]
+    pub fn upcoming_after(&self, now_ms: i64, after_ms: i64, most: usize) -> Vec<i64> {
+        self.timing.upcoming(self.progress.grid_ms, self.left(), (now_ms, after_ms), most)
     }
 }

@@ -134,14 +134,21 @@ async fn a_schedule_is_typed_with_its_next_times_stored_and_edited() {
 }
 
 #[tokio::test]
-async fn an_edit_keeps_what_its_fields_cannot_hold() {
+async fn an_edit_keeps_what_it_leaves_alone() {
     let fixture = Fixture::new().await;
     let sidecar = sidecar(&fixture).await;
     let bodies = [("lines", "YQ0KYg=="), ("bytes", "AP+A")];
     for (id, body) in bodies {
         put(&sidecar, id, json!({"schedule": "@daily", "body_base64": body, "retry": []}));
     }
-    plain_story(&sidecar, "kept", &bodies.map(|(id, _)| id)).await;
+    let rules = json!({"schedule": "@daily", "spread": "10m", "late": "drop", "max_late": 1500});
+    put(&sidecar, "rules", rules);
+    let before = found(&sidecar, "rules");
+    plain_story(&sidecar, "kept", &["lines", "bytes", "rules"]).await;
+    let after = found(&sidecar, "rules");
+    let names = ["spread_ms", "late", "max_late_ms", "retry", "retry_is_default", "ttr_ms"];
+    assert_eq!(names.map(|name| &after[name]), names.map(|name| &before[name]), "{after}");
+    assert_eq!((&after["spread_ms"], &after["retry_is_default"]), (&json!(600_000), &json!(true)));
     for (id, body) in bodies {
         let kept = found(&sidecar, id);
         assert_eq!(

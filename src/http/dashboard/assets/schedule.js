@@ -10,7 +10,7 @@ import { keepAsking } from './pace.js';
 import { jobHref, scheduleHref } from './router.js';
 import { askAndActOnSchedule, occurrenceId } from './schedule_actions.js';
 import { receiverOf, stateOf } from './schedule_table.js';
-import { CATCH_UP, OVERLAP, SCHEDULE_ACTIONS } from './schedule_words.js';
+import { CATCH_UP, LATE, OVERLAP, SCHEDULE_ACTIONS } from './schedule_words.js';
 import { inWords } from './expression.js';
 import { timeList } from './time_list.js';
 
@@ -156,6 +156,9 @@ function detailsOf(found) {
       lastMissed !== null && fact('Last missed', moment(lastMissed)),
       fact('When missed', CATCH_UP[found.catch_up] ?? found.catch_up),
       fact('While one is alive', OVERLAP[found.overlap] ?? found.overlap),
+      found.spread_ms !== null && fact('Spread', 'Less than ', duration(found.spread_ms), ' later'),
+      found.late !== null && fact('If a job is too late', LATE[found.late] ?? found.late),
+      found.max_late_ms !== null && fact('Too late after', duration(found.max_late_ms)),
       fact(
         'Retries',
         found.retry.length === 0
@@ -165,6 +168,7 @@ function detailsOf(found) {
               { class: 'waits' },
               found.retry.map((wait) => code(wait)),
             ),
+        found.retry_is_default && el('div', { class: 'hint' }, 'As in the settings'),
       ),
       fact('Confirmed by', found.confirm === 'consumer' || found.queue !== null ? 'The consumer' : 'The broker'),
       fact(found.queue === null ? 'Time to run' : 'Lease', duration(found.ttr_ms)),

@@ -1,5 +1,12 @@
 // The fields of a schedule's form: as the form shows what is stored, and as the API takes what was entered.
 
+const UNITS = [
+  ['d', 86_400_000],
+  ['h', 3_600_000],
+  ['m', 60_000],
+  ['s', 1000],
+];
+
 /** What the fields of a new schedule hold. */
 const NEW = {
   schedule: '',
@@ -17,6 +24,9 @@ const NEW = {
   body: '',
   isBinary: false,
   headers: '',
+  spread: '',
+  late: '',
+  max_late: '',
   retry: '',
   ttr: '',
   confirm: '',
@@ -27,7 +37,7 @@ const NEW = {
 export function shownOf(found) {
   if (found === null) return NEW;
   const body = textOf(found.body_base64 ?? '');
-  const { count, retry, ttr_ms: ttr, key, headers } = found;
+  const { count, retry, key, headers } = found;
   return {
     schedule: found.schedule,
     time_zone: found.time_zone ?? '',
@@ -45,8 +55,12 @@ export function shownOf(found) {
     body: (body ?? '').replace(/\r\n?/g, '\n'),
     isBinary: body === null,
     headers: Object.keys(headers).length === 0 ? '' : JSON.stringify(headers, null, 2),
-    retry: retry.length === 0 ? 'none' : retry.join(', '),
-    ttr: ttr % 1000 === 0 ? `${ttr / 1000}s` : String(ttr),
+    spread: spanOf(found.spread_ms),
+    late: found.late ?? '',
+    max_late: spanOf(found.max_late_ms),
+    // Those of the settings stay so.
+    retry: found.retry_is_default ? '' : retry.length === 0 ? 'none' : retry.join(', '),
+    ttr: spanOf(found.ttr_ms),
     confirm: found.confirm,
     // A field for one line drops line breaks.
     key: key === null ? '' : typeof key === 'string' ? key.replace(/[\r\n]/g, '') : JSON.stringify(key),
@@ -114,6 +128,13 @@ function headersOf(text) {
   if (typeof headers !== 'object' || headers === null || Array.isArray(headers))
     throw new Error('The headers are not a JSON object: enter names and values as {"tenant": "acme"}.');
   return headers;
+}
+
+/** A duration of ms as the API takes it: 90s, 10m, 1500 (ms); nothing for null. */
+function spanOf(ms) {
+  if (ms === null) return '';
+  const [unit, by] = UNITS.find(([, length]) => ms > 0 && ms % length === 0) ?? ['', 1];
+  return `${ms / by}${unit}`;
 }
 
 function retryOf(text) {

@@ -7,11 +7,8 @@ import { live } from './live.js';
 import { schedulePreview } from './preview.js';
 import { go, scheduleHref } from './router.js';
 import { isExact, shownOf, timesOf, wantedOf } from './schedule_fields.js';
-import { CATCH_UP, OVERLAP } from './schedule_words.js';
+import { CATCH_UP, LATE, OVERLAP } from './schedule_words.js';
 import { zones } from './zone.js';
-
-const UNTOLD =
-  'The server does not tell the spread and the rules for late jobs of a stored schedule. Enter them again, or they get their defaults.';
 
 export function schedule_form(parent, { id }, signal) {
   const isNew = id === undefined;
@@ -173,24 +170,23 @@ function more(found, shown) {
     ['broker', 'The broker'],
     ['consumer', 'The consumer'],
   ];
-  const lates = [
-    ['', 'As in the settings'],
-    ['fire', 'It is made all the same'],
-    ['drop', 'It is dropped'],
-    ['dead', 'It becomes a dead letter'],
-  ];
+  const lates = [['', 'As in the settings'], ...Object.entries(LATE)];
   return el(
     'details',
     { class: 'card', open: found !== null },
     el('summary', {}, 'More'),
-    found !== null && el('p', { class: 'note more' }, UNTOLD),
     el(
       'div',
       { class: 'fields more' },
-      line({ name: 'spread', label: 'Spread', hint: 'Each due time is later by less than this, such as 10m.' }),
-      choice({ name: 'late', label: 'If a job is too late', value: '', options: lates }),
-      line({ name: 'max_late', label: 'Too late after', hint: 'Such as 1h.' }),
-      line({ name: 'retry', label: 'Retries', hint: 'The waits between attempts as 1m, 10m; none for a single attempt.', value: shown.retry }),
+      line({ name: 'spread', label: 'Spread', hint: 'Each due time is later by less than this, such as 10m.', value: shown.spread }),
+      choice({ name: 'late', label: 'If a job is too late', value: shown.late, options: lates }),
+      line({ name: 'max_late', label: 'Too late after', hint: 'Such as 1h.', value: shown.max_late }),
+      line({
+        name: 'retry',
+        label: 'Retries',
+        hint: 'The waits between attempts as 1m, 10m; none for a single attempt. As in the settings if empty.',
+        value: shown.retry,
+      }),
       line({ name: 'ttr', label: 'Time to run', hint: 'How long an attempt may take, such as 30s.', value: shown.ttr }),
       choice({ name: 'confirm', label: 'Confirmed by', hint: 'Jobs of a queue: always the consumer.', value: shown.confirm, options: confirms }),
       line({ name: 'key', label: 'Key', hint: 'Of Kafka.', value: shown.key }),

@@ -13,6 +13,13 @@ export const OVERLAP = {
   skip: 'The next one is not made, and counts as missed',
 };
 
+/** What becomes of a job that is too late. */
+export const LATE = {
+  fire: 'It is made all the same',
+  drop: 'It is dropped',
+  dead: 'It becomes a dead letter',
+};
+
 const GONE = ['warn', 'Not found', 'There is no schedule with this id. Schedules that have ended are not kept.'];
 
 const VERDICTS = {

@@ -2,6 +2,7 @@
 //! and the time go in, and a change comes out.
 
 use bytes::Bytes;
+use dwell_core::quote;
 use dwell_schedule::Zone;
 
 use super::change::{Asked, Change, arguments};
@@ -150,8 +151,8 @@ fn replaced(new: &NewSchedule, schedule: &StoredSchedule, now_ms: i64) -> Result
 
 fn no_time(new: &NewSchedule) -> String {
     format!(
-        "the recurring schedule `{}` has no time from now on, within its start and end: choose other fields, or a later end",
-        new.timing.text
+        "the recurring schedule {} has no time from now on, within its start and end: choose other fields, or a later end",
+        quote(&new.timing.text)
     )
 }
 
