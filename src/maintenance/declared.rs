@@ -98,7 +98,9 @@ impl DeclaredSchedules {
             // Others may have ended them.
             self.left = self.schedules.keys().cloned().collect();
         }
-        self.store.declare_schedules(&self.ids).await?;
+        // An instance without one of them may have ended that schedule just as it was named.
+        let unnamed = self.store.declare_schedules(&self.ids).await?;
+        self.left.extend(unnamed.iter().map(|id| id.as_str().to_owned()));
         let named = Some(clock::now());
         if !self.delivers {
             self.named = named;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use redis::Value;
+use redis::{Pipeline, Value};
 
 use super::answer::score;
 use super::error::StoreError;
@@ -14,39 +14,43 @@ use crate::job::JobId;
 
 /// A schedule that no instance has named for this long is in no settings any more.
 pub const DECLARATION_TTL: Duration = Duration::from_secs(30);
-/// The most schedules in one command.
+/// The most schedules that are named at once.
 const MAX_IDS: usize = 1000;
 
 impl Namespace {
-    /// Says that a living instance has these schedules in its settings.
-    pub async fn declare_schedules(&self, ids: &[JobId]) -> Result<(), StoreError> {
+    /// Says that a living instance has these schedules in its settings. Returns those that no
+    /// settings had before: an instance may have ended them.
+    pub async fn declare_schedules(&self, ids: &[JobId]) -> Result<Vec<JobId>, StoreError> {
         self.note_schedules(ids, None).await
     }
 
     /// Has the time of schedules that nobody has named begin now, so that they are found if nobody
     /// names them. Those that are known already keep their time.
     pub async fn watch_schedules(&self, ids: &[JobId]) -> Result<(), StoreError> {
-        self.note_schedules(ids, Some("NX")).await
+        self.note_schedules(ids, Some("NX")).await.map(drop)
     }
 
     async fn note_schedules(
         &self,
         ids: &[JobId],
         option: Option<&'static str>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<JobId>, StoreError> {
+        let mut added = Vec::new();
         if ids.is_empty() {
-            return Ok(());
+            return Ok(added);
         }
-        let now_ms = self.read_clock().await? / 1000;
+        let (key, now_ms) = (self.keys.declared_schedules(), self.read_clock().await? / 1000);
         for some in ids.chunks(MAX_IDS) {
-            let mut command = redis::cmd("ZADD");
-            command.arg(self.keys.declared_schedules()).arg(option);
+            let mut pipeline = Pipeline::new();
             for id in some {
-                command.arg(now_ms).arg(id.as_str());
+                pipeline.cmd("ZADD").arg(&key).arg(option).arg(now_ms).arg(id.as_str());
             }
-            self.link.command("naming the schedules of the settings", &command).await?;
+            let doing = "naming the schedules of the settings";
+            let answers = self.link.pipeline(doing, &pipeline).await?;
+            let new = some.iter().zip(answers).filter(|(_, answer)| *answer == Value::Int(1));
+            added.extend(new.map(|(id, _)| id.clone()));
         }
-        Ok(())
+        Ok(added)
     }
 
     /// The schedules that living instances have in their settings: those named within `ttl`.
