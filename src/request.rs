@@ -19,6 +19,7 @@ mod declared;
 mod dialect;
 mod envelope;
 mod etf1;
+mod expire;
 mod full_queues;
 mod headers;
 mod moved;
@@ -36,6 +37,7 @@ mod tests;
 mod until;
 
 pub(crate) use envelope::compact;
+pub(crate) use own_events::is_own_event;
 
 /// Whether Dwell reads or sets headers of this name whatever the settings say.
 pub(crate) fn is_read_already(name: &str) -> bool {

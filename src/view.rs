@@ -68,7 +68,7 @@ pub struct Job {
     /// The last error; null if no attempt failed.
     pub last_error: Option<String>,
     /// Why the job is dead or dying: `retries_exhausted`, `invalid`, `late`, `failed`, `crashed`,
-    /// `unknown`; else null.
+    /// `expired`, `unknown`; else null.
     #[schema(value_type = Option<String>)]
     pub dead_reason: Option<&'static str>,
     /// When a dead job died, epoch ms.
@@ -287,6 +287,7 @@ mod tests {
             retry: None,
             late: None,
             max_late_ms: None,
+            expire: None,
             on_timeout: job::OnTimeout::Ready,
             tries: None,
             ends_ms: None,
@@ -294,6 +295,7 @@ mod tests {
             origin: "nats".to_owned(),
             trace: None,
             round: 0,
+            debounced_ms: None,
             has_body: true,
             body: "hello".into(),
         };

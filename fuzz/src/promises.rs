@@ -173,6 +173,7 @@ pub(crate) fn attempt(record: Record, id: &dwell::job::JobId) -> Message {
         attempt: 1,
         step: 0,
         due_ms: NOW,
+        anew_ms: None,
         generation: record.generation,
         fingerprint: record.fingerprint,
         marks: 0,

@@ -88,6 +88,9 @@ struct JobArgs {
     /// Move the due times by less than this, by a hash of the id
     #[arg(long, value_name = "DURATION", requires = "id", requires = "times")]
     spread: Option<String>,
+    /// A job is dead if it is not delivered within this from its due time
+    #[arg(long, value_name = "DURATION", requires = "id", requires = "times")]
+    expire: Option<String>,
     /// The waits between attempts: 2m,10m,1h; none: a single attempt
     #[arg(long, value_name = "DURATIONS", requires = "id", requires = "times")]
     retry: Option<String>,

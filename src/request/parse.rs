@@ -2,6 +2,7 @@
 
 pub(super) mod age;
 mod dead_job;
+mod debounce;
 mod due;
 mod new_job;
 mod new_schedule;
@@ -163,6 +164,8 @@ fn act(
 fn check_fields(action: Action, control: &Control) -> Result<(), Rejection> {
     let others = [
         ("spread", control.spread_ms.is_some()),
+        ("max-wait", control.max_wait_ms.is_some()),
+        ("expire", control.expire.is_some()),
         ("time-zone", control.zone.is_some() && action != Action::Reschedule),
     ];
     let other = others.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name);

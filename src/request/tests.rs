@@ -17,10 +17,12 @@ use crate::request::NewSchedule;
 
 mod accepted;
 mod actions;
+mod debounce;
 mod dialects;
 mod envelopes;
 mod etf1;
 mod exchanges;
+mod expire;
 mod fields;
 mod foreign;
 mod local_times;

@@ -105,7 +105,8 @@ impl Recurring {
         self
     }
 
-    /// The same with this rule for an id that exists. Default: replace.
+    /// The same with this rule for an id that exists. Default: replace; a schedule does not debounce,
+    /// and [`Conflict::Debounce`] replaces.
     pub fn on_conflict(mut self, conflict: Conflict) -> Recurring {
         self.new.conflict = conflict;
         self

@@ -74,6 +74,7 @@ fn request(
         ("catch-up", job.catch_up),
         ("overlap", job.overlap),
         ("spread", job.spread),
+        ("expire", job.expire),
         ("retry", job.retry),
         ("ttr", job.ttr),
         ("confirm", job.confirm),

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use dwell_connectors::Message;
 
+use super::debounce;
 use super::template::{Receiver, job};
 use crate::request::NewSchedule;
 use crate::request::control::Control;
@@ -33,11 +34,12 @@ pub(super) fn recurring(
         )
     })?;
     check_id(&id)?;
+    debounce::refuse(&control)?;
     let fields = std::mem::take(&mut control.recurring);
     let timing = fields.timing(control.zone.as_deref(), control.spread_ms, now_ms)?;
     let receiver = Receiver::of(&control, message, rules)?;
     let reply_to = target::reply_to(&control, rules)?;
-    let job = job(&mut control, message, body, receiver, round, rules, now_ms)?;
+    let job = job(&mut control, message, body, receiver, (round, true), rules, now_ms)?;
     Ok(NewSchedule {
         id,
         conflict: control.conflict.unwrap_or_default(),

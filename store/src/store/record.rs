@@ -6,11 +6,13 @@
 //! a queue if the version is 2. The scripts read up to the owner and no further; the metadata is
 //! MessagePack with names. The upper three bits of the flags tell the scripts how long a job of a
 //! queue goes on after time-outs. The bit before them stands for a retry array that the metadata
-//! leaves out.
+//! leaves out. The metadata of a job that debounces ends in the time of its first request, which
+//! the `schedule` script writes.
 //!
 //! State: version(1) flags(1) crashes(1) attempt(4) step(2) due ms(8) pop(8) generation(8)
 //! fingerprint(8) marks(1) reason(1) last error. Pop: the nonce of the last pop that handed the job
-//! out; zero for a job of a broker.
+//! out; zero for a job of a broker. One of the marks tells that anew ms(8) stands before the last
+//! error: the time from which the expiry of the job counts.
 
 mod digest;
 mod metadata;
@@ -22,7 +24,7 @@ use serde::Deserialize as _;
 use self::digest::digest;
 use self::metadata::Metadata;
 use self::reader::Reader;
-use crate::job::{Confirm, DeadReason, Job, Target, is_queue_name};
+use crate::job::{Confirm, Conflict, DeadReason, Job, Target, is_queue_name};
 use crate::policy::{Progress, lease, retry};
 use crate::request::NewJob;
 
@@ -44,6 +46,7 @@ const FLAG_COUNTED: u8 = 2;
 const MARK_REPLACED: u8 = 1;
 const MARK_FIRST: u8 = 4;
 const MARK_EARLY: u8 = 32;
+const MARK_ANEW: u8 = 64;
 /// The part of a record from version to fingerprint, which does not depend on the target.
 const HEAD_BYTES: usize = 22;
 const FIXED_STATE_BYTES: usize = 43;
@@ -84,7 +87,9 @@ pub struct Record {
 pub fn encode(new_job: &NewJob, generation: Generation) -> Vec<u8> {
     let generated = if new_job.generated { FLAG_GENERATED } else { 0 };
     let first = if new_job.first.is_some() { FLAG_FIRST } else { 0 };
-    encode_job(&new_job.job, generated | first, generation, new_job.origin.fingerprint)
+    let (flags, fingerprint) = (generated | first, new_job.origin.fingerprint);
+    let first_ms = matches!(new_job.conflict, Conflict::Debounce { .. }).then_some(0);
+    encode_job(&new_job.job, first_ms, flags, generation, fingerprint)
 }
 
 /// The record of the job of a recurring schedule, or of an occurrence.
@@ -94,10 +99,16 @@ pub(in crate::store) fn encode_recurring(
     generation: Generation,
     fingerprint: [u8; 8],
 ) -> Vec<u8> {
-    encode_job(job, 0, generation, fingerprint)
+    encode_job(job, None, 0, generation, fingerprint)
 }
 
-fn encode_job(job: &Job, flags: u8, generation: Generation, fingerprint: [u8; 8]) -> Vec<u8> {
+fn encode_job(
+    job: &Job,
+    first_ms: Option<i64>,
+    flags: u8,
+    generation: Generation,
+    fingerprint: [u8; 8],
+) -> Vec<u8> {
     let consumer = if job.confirm == Confirm::Consumer { FLAG_CONSUMER } else { 0 };
     let mut head = [0; HEAD_BYTES];
     let version = match &job.target {
@@ -108,19 +119,20 @@ fn encode_job(job: &Job, flags: u8, generation: Generation, fingerprint: [u8; 8]
     head[2..6].copy_from_slice(&job.ttr_ms.to_be_bytes());
     head[6..14].copy_from_slice(&generation);
     head[14..].copy_from_slice(&fingerprint);
-    written(&head, job)
+    written(&head, job, first_ms)
 }
 
 /// The record of the same schedule with another target; `None` if `record` is too short.
 #[must_use]
 pub fn moved(record: &[u8], job: &Job) -> Option<Vec<u8>> {
-    record.first_chunk().map(|head| written(head, job))
+    record.first_chunk().map(|head| written(head, job, job.debounced_ms))
 }
 
-fn written(head: &[u8; HEAD_BYTES], job: &Job) -> Vec<u8> {
+/// `first_ms`: of a job that debounces, the time of its first request, epoch ms.
+fn written(head: &[u8; HEAD_BYTES], job: &Job, first_ms: Option<i64>) -> Vec<u8> {
     let has_default_retry =
         job.queue().is_some() && job.retry.as_deref() == Some(retry::DEFAULT_MS);
-    let metadata = Metadata::of(job);
+    let metadata = Metadata::of(job, first_ms);
     let metadata = if has_default_retry { metadata.without_retry() } else { metadata };
     let metadata = rmp_serde::to_vec_named(&metadata)
         .expect("a job holds only strings, numbers and bytes, which MessagePack can write");
@@ -219,8 +231,10 @@ pub struct State {
     pub generation: Generation,
     /// Fingerprint of the message that scheduled the job.
     pub fingerprint: [u8; 8],
-    /// Bits for the scripts (prelude.lua).
+    /// Bits for the scripts (prelude.lua), but for that of `anew_ms`.
     pub marks: u8,
+    /// The time from which the expiry counts if an action began it anew, epoch ms.
+    pub anew_ms: Option<i64>,
     /// The reason why the job is dead or dying.
     pub reason: Option<DeadReason>,
     /// The last error.
@@ -245,6 +259,8 @@ impl State {
         reader.take::<8>()?;
         let (generation, fingerprint) = (reader.take()?, reader.take()?);
         let [marks, reason] = reader.take()?;
+        let has_anew = marks & MARK_ANEW != 0 && reader.rest.len() >= 8;
+        let anew_ms = if has_anew { Some(i64::from_be_bytes(reader.take()?)) } else { None };
         Ok(State {
             held: flags & FLAG_HELD != 0,
             counted: flags & FLAG_COUNTED != 0,
@@ -254,7 +270,8 @@ impl State {
             due_ms,
             generation,
             fingerprint,
-            marks,
+            marks: marks & !MARK_ANEW,
+            anew_ms,
             reason: reason_of_code(reason),
             last_error: String::from_utf8_lossy(reader.rest).into_owned(),
         })
@@ -286,6 +303,7 @@ impl State {
             generation,
             fingerprint,
             marks,
+            anew_ms: None,
             reason,
             last_error: String::new(),
         })
@@ -313,6 +331,7 @@ impl State {
             attempt: self.attempt,
             step: self.step,
             due_ms: self.due_ms,
+            anew_ms: self.anew_ms,
             crashes: self.crashes,
             reason: self.reason,
             last_error: &self.last_error,
@@ -332,7 +351,9 @@ impl State {
         bytes.extend_from_slice(&[0; 8]);
         bytes.extend_from_slice(&self.generation);
         bytes.extend_from_slice(&self.fingerprint);
-        bytes.extend_from_slice(&[self.marks, code_of_reason(self.reason)]);
+        let anew = if self.anew_ms.is_some() { MARK_ANEW } else { 0 };
+        bytes.extend_from_slice(&[self.marks | anew, code_of_reason(self.reason)]);
+        self.anew_ms.iter().for_each(|ms| bytes.extend_from_slice(&ms.to_be_bytes()));
         bytes.extend_from_slice(self.last_error.as_bytes());
         bytes
     }
@@ -358,6 +379,7 @@ pub fn code_of_reason(reason: Option<DeadReason>) -> u8 {
         Some(DeadReason::Late) => 3,
         Some(DeadReason::Failed) => 4,
         Some(DeadReason::Crashed) => 5,
+        Some(DeadReason::Expired) => 6,
         Some(DeadReason::Unknown) => u8::MAX,
     }
 }

@@ -62,7 +62,8 @@ export function shownOf(found) {
     retry: found.retry_is_default ? '' : retry.length === 0 ? 'none' : retry.join(', '),
     ttr: spanOf(found.ttr_ms),
     confirm: found.confirm,
-    key: key === null ? '' : typeof key === 'string' ? key : JSON.stringify(key),
+    // A field for one line drops line breaks.
+    key: key === null ? '' : typeof key === 'string' ? key.replace(/[\r\n]/g, '') : JSON.stringify(key),
   };
 }
 

@@ -121,7 +121,11 @@ function when(found, shown, preview) {
     ),
     isNew
       ? el('label', { class: 'radio' }, el('input', { type: 'checkbox', name: 'paused' }), 'Begin paused')
-      : el('p', { class: 'hint' }, 'Other times, another time zone or start count from now. A paused schedule stays paused.'),
+      : el(
+          'p',
+          { class: 'hint' },
+          'Other times, another time zone or start count from now. A paused schedule stays paused. One of the settings is as they say again after the next start.',
+        ),
   );
 }
 

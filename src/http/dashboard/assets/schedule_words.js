@@ -65,7 +65,7 @@ export const SCHEDULE_ACTIONS = {
   cancel: {
     button: 'End schedule',
     title: 'End this schedule?',
-    text: 'The schedule is removed and cannot be restored. Its newest occurrence is cancelled too, if no attempt of it began.',
+    text: 'The schedule is removed and cannot be restored; one of the settings comes back with the next start. Its newest occurrence is cancelled too, if no attempt of it began.',
     confirm: 'End schedule',
     danger: true,
   },

@@ -76,7 +76,8 @@ pub(in crate::store) fn put(
     if let Some(read) = read {
         let kept = match new.conflict {
             _ if read.digest == digest => Some(Verdict::Duplicate),
-            Conflict::Replace => None,
+            // A schedule does not debounce.
+            Conflict::Replace | Conflict::Debounce { .. } => None,
             Conflict::Keep => Some(Verdict::Kept),
             Conflict::Reject => Some(Verdict::Conflict),
         };
