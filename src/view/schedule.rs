@@ -6,7 +6,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{headers, key_schema, retry, text_or_base64};
-use crate::job::{Confirm, Late};
+use crate::job::{Confirm, Expire, Late};
 use crate::schedule::{StoredSchedule, Timing};
 use crate::units::show_time_ms;
 
@@ -74,6 +74,8 @@ pub struct Schedule {
     pub late: Option<Late>,
     /// How long a job may be overdue at its first attempt; null: as in the settings.
     pub max_late_ms: Option<u64>,
+    /// How long after its due time a job expires; null: never.
+    pub expire_ms: Option<u64>,
     /// The size of the body, bytes.
     pub size: usize,
     /// When the schedule was last stored, epoch ms.
@@ -145,6 +147,11 @@ impl Schedule {
             confirm: job.confirm,
             late: job.late,
             max_late_ms: job.max_late_ms,
+            expire_ms: match job.expire {
+                Some(Expire::After(ms)) => Some(ms),
+                // No schedule is stored with a fixed time.
+                Some(Expire::At(_)) | None => None,
+            },
             size: job.body.len(),
             created_ms: job.created_ms,
             body_base64: None,
@@ -202,7 +209,7 @@ mod tests {
                 "last_ms": 5, "last_missed_ms": null, "broker": null, "exchange": null,
                 "target": null, "queue": "emails", "key": null, "headers": {}, "retry": ["2m"],
                 "retry_is_default": true, "ttr_ms": 30_000, "confirm": "broker", "late": null,
-                "max_late_ms": null, "size": 5, "created_ms": 1,
+                "max_late_ms": null, "expire_ms": null, "size": 5, "created_ms": 1,
             })
         );
         assert_eq!(shown.with_body(&stored).body_base64.as_deref(), Some("aGVsbG8="));
@@ -215,8 +222,10 @@ mod tests {
         stored.job.retry = Some(vec![1_000]);
         stored.job.late = Some(Late::Drop);
         stored.job.max_late_ms = Some(5_000);
+        stored.job.expire = Some(Expire::After(6_000));
         let shown = Schedule::of(&stored, Vec::new(), &[120_000]);
         assert_eq!((shown.spread_ms, shown.max_late_ms), (Some(60_000), Some(5_000)));
+        assert_eq!(shown.expire_ms, Some(6_000));
         assert_eq!((shown.retry, shown.retry_is_default), (vec!["1s".to_owned()], false));
         assert_eq!(serde_json::to_value(shown.late).unwrap(), "drop");
     }

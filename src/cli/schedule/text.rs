@@ -35,6 +35,7 @@ pub(super) fn shown(schedule: &view::Schedule, now_ms: i64) -> String {
         ("confirm", Some(confirm(schedule))),
         ("late", schedule.late.map(|late| format!("{late:?}").to_lowercase())),
         ("max late", schedule.max_late_ms.map(show_duration_ms)),
+        ("expire", schedule.expire_ms.map(show_duration_ms)),
         ("size", Some(show_size(schedule.size as u64))),
         ("stored", Some(time(schedule.created_ms))),
     ];

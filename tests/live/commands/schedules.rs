@@ -55,7 +55,7 @@ async fn a_schedule_is_stored_by_the_rules_of_the_settings_and_shown() {
     let commands = Commands::new().await;
     let cron = ["--cron", "0 9 * * *", "--zone", "Europe/Berlin", "--start", "2090-03-01T00:00:00"];
     let job = ["--target", "orders.report", "--header", "tag=t", "--retry", "1s,2s", "--ttr", "9s"];
-    let late = ["--spread", "5m", "--late", "drop", "--max-late", "1h"];
+    let late = ["--spread", "5m", "--late", "drop", "--max-late", "1h", "--expire", "2h"];
     let more = ["--count", "30", "--catch-up", "all", "--overlap", "skip", "-", "-o", "json"];
     let said = commands.run_with(
         &[&["schedule", "report"], &cron[..], &job, &late, &more].concat(),
@@ -80,6 +80,7 @@ async fn a_schedule_is_stored_by_the_rules_of_the_settings_and_shown() {
         ("spread_ms", json!(300_000)),
         ("late", json!("drop")),
         ("max_late_ms", json!(3_600_000)),
+        ("expire_ms", json!(7_200_000)),
         ("size", json!(10)),
     ];
     for (name, value) in shown {

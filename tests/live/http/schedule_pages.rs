@@ -141,12 +141,13 @@ async fn an_edit_keeps_what_it_leaves_alone() {
     for (id, body) in bodies {
         put(&sidecar, id, json!({"schedule": "@daily", "body_base64": body, "retry": []}));
     }
-    let rules = json!({"schedule": "@daily", "spread": "10m", "late": "drop", "max_late": 1500});
+    let rules = json!({"schedule": "@daily", "spread": "10m", "late": "drop", "max_late": 1500, "expire": "1h"});
     put(&sidecar, "rules", rules);
     let before = found(&sidecar, "rules");
     plain_story(&sidecar, "kept", &["lines", "bytes", "rules"]).await;
     let after = found(&sidecar, "rules");
-    let names = ["spread_ms", "late", "max_late_ms", "retry", "retry_is_default", "ttr_ms"];
+    let names =
+        ["spread_ms", "late", "max_late_ms", "expire_ms", "retry", "retry_is_default", "ttr_ms"];
     assert_eq!(names.map(|name| &after[name]), names.map(|name| &before[name]), "{after}");
     assert_eq!((&after["spread_ms"], &after["retry_is_default"]), (&json!(600_000), &json!(true)));
     for (id, body) in bodies {

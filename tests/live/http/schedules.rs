@@ -48,7 +48,8 @@ async fn a_schedule_is_stored_and_shown_as_it_was_requested() {
         "schedule": "0 9 * * *", "time_zone": "europe/berlin", "start": "2090-03-01T00:00:00",
         "end": "2090-03-31T00:00:00Z", "count": 3, "catch_up": "all", "overlap": "skip",
         "target": "orders.report", "headers": {"tag": "t"}, "retry": ["1s", 2000], "ttr": "10s",
-        "spread": "10m", "late": "drop", "max_late": "1h", "body": "text",
+        "spread": "10m", "late": "drop", "max_late": "1h", "expire": "2h",
+        "body": "text",
     });
     let answer = put(&sidecar, "a%2Fb", &body);
     assert_eq!(answer.status, 201, "{answer:?}");
@@ -70,7 +71,7 @@ async fn a_schedule_is_stored_and_shown_as_it_was_requested() {
             "broker": "main", "exchange": "", "target": "orders.report", "queue": null,
             "key": null, "headers": {"tag": "t"}, "retry": ["1s", "2s"],
             "retry_is_default": false, "ttr_ms": 10_000, "confirm": "broker", "late": "drop",
-            "max_late_ms": 3_600_000, "size": 4, "created_ms": null,
+            "max_late_ms": 3_600_000, "expire_ms": 7_200_000, "size": 4, "created_ms": null,
         })
     );
     assert_eq!(sidecar.get("/v1/schedules/a%2Fb").json()["created_ms"], created);
@@ -91,6 +92,7 @@ async fn a_schedule_is_stored_and_shown_as_it_was_requested() {
         "target",
         "late",
         "max_late_ms",
+        "expire_ms",
     ];
     assert!(none.iter().all(|name| shown[name].is_null()), "{shown}");
     assert_eq!((&shown["catch_up"], &shown["overlap"]), (&json!("one"), &json!("allow")));

@@ -14,6 +14,9 @@ use crate::request::NewSchedule;
 use crate::request::{Code, Rejection, RequestRules, schedule_from_fields};
 use crate::units::quote;
 
+/// The fields of a job that a schedule does not have.
+const OF_JOBS: [&str; 3] = ["for", "until", "max_wait"];
+
 /// A recurring schedule. Its times stand where a job has its time; the other fields are those of a
 /// job.
 #[derive(Debug, Deserialize)]
@@ -21,7 +24,7 @@ use crate::units::quote;
 pub(in crate::http::api) struct NewScheduleRequest {
     #[serde(flatten)]
     times: Times,
-    // Also `for` and `until`, which the rules refuse.
+    // Also those of `OF_JOBS`, which the rules refuse.
     #[serde(flatten)]
     job: NewJobRequest,
 }
@@ -54,7 +57,7 @@ impl PartialSchema for NewScheduleRequest {
         if let (RefOr::T(Schema::Object(job)), RefOr::T(Schema::Object(times))) =
             (&mut schema, Times::schema())
         {
-            job.properties.retain(|name, _| !["for", "until"].contains(&name.as_str()));
+            job.properties.retain(|name, _| !OF_JOBS.contains(&name.as_str()));
             job.properties.extend(times.properties);
             job.required.extend(times.required);
             let text = "A recurring schedule. Values have the form of the `delay-*` headers of a message and obey the same rules.";
@@ -154,7 +157,7 @@ mod tests {
         {
             assert!(schema.properties.contains_key(name), "{name}");
         }
-        assert!(["for", "until"].iter().all(|name| !schema.properties.contains_key(*name)));
+        assert!(OF_JOBS.iter().all(|name| !schema.properties.contains_key(*name)));
         assert_eq!(schema.required, ["schedule"]);
     }
 }

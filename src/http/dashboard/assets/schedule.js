@@ -159,6 +159,7 @@ function detailsOf(found) {
       found.spread_ms !== null && fact('Spread', 'Less than ', duration(found.spread_ms), ' later'),
       found.late !== null && fact('If a job is too late', LATE[found.late] ?? found.late),
       found.max_late_ms !== null && fact('Too late after', duration(found.max_late_ms)),
+      found.expire_ms !== null && fact('Expires after', duration(found.expire_ms)),
       fact(
         'Retries',
         found.retry.length === 0

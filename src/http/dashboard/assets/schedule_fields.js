@@ -27,6 +27,7 @@ const NEW = {
   spread: '',
   late: '',
   max_late: '',
+  expire: '',
   retry: '',
   ttr: '',
   confirm: '',
@@ -58,6 +59,7 @@ export function shownOf(found) {
     spread: spanOf(found.spread_ms),
     late: found.late ?? '',
     max_late: spanOf(found.max_late_ms),
+    expire: spanOf(found.expire_ms),
     // Those of the settings stay so.
     retry: found.retry_is_default ? '' : retry.length === 0 ? 'none' : retry.join(', '),
     ttr: spanOf(found.ttr_ms),
@@ -103,6 +105,7 @@ export function wantedOf(form, found, shown) {
     spread: text('spread'),
     late: text('late'),
     max_late: text('max_late'),
+    expire: text('expire'),
   });
   // A new schedule must not replace another one unseen.
   if (found === null) Object.assign(wanted, { on_conflict: 'reject', paused: form.elements.paused.checked || undefined });

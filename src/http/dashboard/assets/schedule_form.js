@@ -181,6 +181,7 @@ function more(found, shown) {
       line({ name: 'spread', label: 'Spread', hint: 'Each due time is later by less than this, such as 10m.', value: shown.spread }),
       choice({ name: 'late', label: 'If a job is too late', value: shown.late, options: lates }),
       line({ name: 'max_late', label: 'Too late after', hint: 'Such as 1h.', value: shown.max_late }),
+      line({ name: 'expire', label: 'Expires after', hint: 'A job that is not delivered within this is dead. Never if empty.', value: shown.expire }),
       line({
         name: 'retry',
         label: 'Retries',
