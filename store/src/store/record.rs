@@ -10,7 +10,7 @@
 //!
 //! State: version(1) flags(1) crashes(1) attempt(4) step(2) due ms(8) pop(8) generation(8)
 //! fingerprint(8) marks(1) reason(1) last error. Pop: the nonce of the last pop that handed the job
-//! out; zero for a job of a broker.
+//! out; for a job of a broker its turn at a limited target, or zero.
 
 mod metadata;
 pub(in crate::store) mod reader;
@@ -21,6 +21,7 @@ use serde::Deserialize as _;
 use self::metadata::Metadata;
 use self::reader::Reader;
 use crate::job::{Confirm, DeadReason, Job, Target, is_queue_name};
+use crate::policy::limit::Turn;
 use crate::policy::{Progress, lease, retry};
 use crate::request::NewJob;
 use crate::store::due_set::DueSet;
@@ -252,6 +253,9 @@ pub struct State {
     pub marks: u8,
     /// The reason why the job is dead or dying.
     pub reason: Option<DeadReason>,
+    /// The turn at a limited target, while the job waits for it: only a claim reads it, and only a
+    /// release keeps it.
+    pub turn: Turn,
     /// The last error.
     pub last_error: String,
 }
@@ -285,6 +289,7 @@ impl State {
             fingerprint,
             marks,
             reason: reason_of_code(reason),
+            turn: Turn::NONE,
             last_error: String::from_utf8_lossy(reader.rest).into_owned(),
         })
     }
@@ -292,6 +297,11 @@ impl State {
     /// The proof of the pop that handed the job out last, in the bytes of a state.
     pub(in crate::store) fn pop_of(bytes: &[u8]) -> Option<Nonce> {
         bytes.get(17..25)?.try_into().ok()
+    }
+
+    /// The turn in the state of a job of a broker.
+    pub(in crate::store) fn turn_of(bytes: &[u8]) -> Turn {
+        State::pop_of(bytes).map_or(Turn::NONE, Turn::of_bytes)
     }
 
     /// The state of a job that has none: due at `due_ms`, never attempted. `None` if the record is
@@ -316,6 +326,7 @@ impl State {
             fingerprint,
             marks,
             reason,
+            turn: Turn::NONE,
             last_error: String::new(),
         })
     }
@@ -358,7 +369,7 @@ impl State {
         bytes.extend_from_slice(&self.attempt.to_be_bytes());
         bytes.extend_from_slice(&self.step.to_be_bytes());
         bytes.extend_from_slice(&self.due_ms.to_be_bytes());
-        bytes.extend_from_slice(&[0; 8]);
+        bytes.extend_from_slice(&self.turn.to_bytes());
         bytes.extend_from_slice(&self.generation);
         bytes.extend_from_slice(&self.fingerprint);
         bytes.extend_from_slice(&[self.marks, code_of_reason(self.reason)]);

@@ -158,6 +158,7 @@ fn states_of_version_1_are_read_as_ever() {
         fingerprint: *b"fingerpr",
         marks: 3,
         reason: Some(DeadReason::Failed),
+        turn: Turn::NONE,
         last_error: "no ".to_owned(),
     };
     assert_eq!(State::decode(&unhex(STATE_V1)).unwrap(), state);
