@@ -129,7 +129,7 @@ fn is_pattern(name: &str) -> bool {
 }
 
 /// The number of characters besides `*`.
-fn weight(pattern: &str) -> usize {
+pub(super) fn weight(pattern: &str) -> usize {
     pattern.bytes().filter(|byte| *byte != b'*').count()
 }
 
@@ -171,7 +171,7 @@ pub(super) fn tie(one: &str, other: &str) -> bool {
 }
 
 /// Whether some text matches both patterns. A text without `*` is a pattern that matches itself.
-fn overlap(one: &[u8], other: &[u8]) -> bool {
+pub(super) fn overlap(one: &[u8], other: &[u8]) -> bool {
     // meets[j]: whether the rest of `one` and the rest of `other` from j on match a common text.
     let mut meets = vec![false; other.len() + 1];
     for i in (0..=one.len()).rev() {

@@ -1,6 +1,8 @@
 //! The turns of a limited target. A limit keeps one time in Redis: until then its turns are taken
 //! (GCRA). Turns are a fixed span apart; a burst may be ahead of its time.
 
+use std::fmt;
+
 /// So long after its turn a job may still use the turn. Later it takes another one: after an outage
 /// the turns that passed meanwhile do not come all at once.
 const TURN_TTL_MS: i64 = 2_000;
@@ -26,6 +28,15 @@ impl Rate {
         let worth = u128::from(count) * u128::from(BURST_US) / u128::from(per_us);
         let burst = burst.unwrap_or(u64::try_from(worth).unwrap_or(u64::MAX));
         Rate { count, per_us, burst: burst.max(1) }
+    }
+
+    /// A rate as it is written; `None` for another text.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Rate> {
+        let mut numbers =
+            text.split('/').map(|number| number.parse::<u64>().ok().filter(|n| *n > 0));
+        let (count, per_us, burst) = (numbers.next()??, numbers.next()??, numbers.next()??);
+        numbers.next().is_none().then_some(Rate { count, per_us, burst })
     }
 
     /// How many turns may come at once.
@@ -62,6 +73,14 @@ impl Rate {
         let turns = (u128::from(u64::try_from(ahead_us).unwrap_or(0)) * u128::from(self.count))
             .div_ceil(u128::from(self.per_us));
         u64::try_from(turns).unwrap_or(u64::MAX)
+    }
+}
+
+/// As [`Rate::read`] reads it: turns, the time that they take in µs, burst.
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Rate { count, per_us, burst } = self;
+        write!(f, "{count}/{per_us}/{burst}")
     }
 }
 
@@ -189,6 +208,18 @@ mod tests {
             assert_eq!(Rate::new(count, per_us, None).burst(), burst, "{count} in {per_us}");
         }
         assert_eq!(Rate::new(100, SECOND, Some(0)).burst(), 1);
+    }
+
+    #[test]
+    fn a_rate_is_read_as_it_is_written() {
+        let rate = Rate::new(100, SECOND, Some(3));
+        assert_eq!(
+            (rate.to_string().as_str(), Rate::read("100/1000000/3")),
+            ("100/1000000/3", Some(rate))
+        );
+        for text in ["", "1", "1/1", "1/0/1", "0/1/1", "1/1/0", "1/1/1/1", "a/1/1", "-1/1/1"] {
+            assert_eq!(Rate::read(text), None, "{text}");
+        }
     }
 
     #[test]

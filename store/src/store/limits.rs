@@ -1,0 +1,135 @@
+//! The limits of targets. All instances take the turns of a limit from one hash of the namespace, in
+//! which each limit has a field; which slot of a cluster has it does not depend on buckets.
+
+use std::sync::Arc;
+
+use super::answer::Items;
+use super::error::StoreError;
+use super::meta;
+use super::namespace::Namespace;
+use crate::policy::limit::{Rate, mark_of};
+
+const SCRIPT: &str = include_str!("scripts/limit.lua");
+
+/// The limit of a pattern of targets.
+#[derive(Debug, Clone)]
+pub struct Limit {
+    name: Arc<str>,
+    mark: u16,
+    rate: Rate,
+}
+
+impl Limit {
+    /// The limit of the targets of this broker that the pattern matches.
+    #[must_use]
+    pub fn of_targets(broker: &str, pattern: &str, rate: Rate) -> Self {
+        // The name of a broker has no space.
+        let name = format!("{broker} {pattern}");
+        Limit { mark: mark_of(&name), name: name.into(), rate }
+    }
+
+    /// The mark of the limit in the turns of its jobs.
+    #[must_use]
+    pub fn mark(&self) -> u16 {
+        self.mark
+    }
+
+    /// How many turns there are.
+    #[must_use]
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+}
+
+/// The turns that a call took.
+#[derive(Debug)]
+pub struct TakenTurns {
+    /// Redis's clock, epoch µs.
+    pub now_us: i64,
+    /// Of each limit: the time from which on its turns are taken, epoch µs.
+    pub from_us: Vec<i64>,
+}
+
+/// A limit that holds jobs back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limited {
+    /// The broker of the targets.
+    pub broker: String,
+    /// The pattern of the targets.
+    pub pattern: String,
+    /// How many turns lie ahead: the jobs that wait for them, and those that were cancelled while
+    /// they waited.
+    pub waiting: u64,
+    /// Since when jobs wait without a break, epoch ms.
+    pub since_ms: i64,
+}
+
+impl Namespace {
+    /// Takes so many turns of each limit. A call whose answer is lost may have taken them.
+    pub async fn take_turns(&self, asked: &[(Limit, u64)]) -> Result<TakenTurns, StoreError> {
+        let mut command = redis::cmd("EVAL");
+        command.arg(SCRIPT).arg(1).arg(self.keys.limits());
+        for (Limit { name, rate, .. }, turns) in asked {
+            command.arg(&**name).arg(rate.span_us(*turns)).arg(rate.ahead_us());
+            command.arg(rate.to_string());
+        }
+        let mut items = Items::new("limit", self.link.command("limit", &command).await?)?;
+        let now_us = items.int()?;
+        self.saw_clock(now_us);
+        let from_us = asked.iter().map(|_| items.int()).collect::<Result<_, _>>()?;
+        Ok(TakenTurns { now_us, from_us })
+    }
+
+    /// The limits of all instances that hold jobs back now, by name.
+    pub async fn limited(&self) -> Result<Vec<Limited>, StoreError> {
+        let fields = meta::fields(&self.link, &self.keys.limits()).await?;
+        if fields.is_empty() {
+            return Ok(Vec::new());
+        }
+        let now_us = self.read_clock().await?;
+        let mut limited: Vec<Limited> =
+            fields.iter().filter_map(|(name, value)| limited_of(name, value, now_us)).collect();
+        limited.sort_by(|one, other| {
+            (&one.broker, &one.pattern).cmp(&(&other.broker, &other.pattern))
+        });
+        Ok(limited)
+    }
+}
+
+/// A limit by its field; `None` if no turn lies ahead, or if another program wrote the field.
+fn limited_of(name: &str, value: &str, now_us: i64) -> Option<Limited> {
+    let (broker, pattern) = name.split_once(' ')?;
+    let mut words = value.splitn(3, ' ');
+    let mut number = || words.next()?.parse::<i64>().ok();
+    let (until_us, since_ms) = (number()?, number()?);
+    let waiting = Rate::read(words.next()?)?.waiting(now_us, until_us);
+    let (broker, pattern) = (broker.to_owned(), pattern.to_owned());
+    (waiting > 0).then_some(Limited { broker, pattern, waiting, since_ms })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_says_who_waits_and_since_when() {
+        let rule = Rate::new(100, 1_000_000, Some(2)).to_string();
+        let limited = |name: &str, value: &str| limited_of(name, value, 1_000_000);
+        let waiting = Limited {
+            broker: "main".to_owned(),
+            pattern: "a b.*".to_owned(),
+            waiting: 3,
+            since_ms: 900,
+        };
+        assert_eq!(limited("main a b.*", &format!("1050000 900 {rule}")), Some(waiting));
+        for (name, value) in [
+            ("main a", format!("1020000 900 {rule}")),
+            ("main", format!("1050000 900 {rule}")),
+            ("main a", "1050000 900".to_owned()),
+            ("main a", "1050000 900 1/0/1".to_owned()),
+            ("main a", String::new()),
+        ] {
+            assert_eq!(limited(name, &value), None, "{name}: {value}");
+        }
+    }
+}
