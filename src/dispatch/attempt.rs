@@ -15,6 +15,7 @@ use crate::outgoing;
 use crate::policy::Fate;
 use crate::policy::attempt::GIVEN_BACK;
 use crate::policy::delivery::{self, Claimed};
+use crate::policy::limit::Turn;
 use crate::publisher::{OUTCOME_MARGIN, PublicationRequest, Publisher};
 use crate::store::queue::claim::ClaimedJob;
 use crate::telemetry::trace::{About, AboutAttempt, Span, Templates, Traces};
@@ -147,6 +148,8 @@ impl Attempts {
         // either.
         lease.record.job.body = bytes::Bytes::new();
         lease.record.job.headers = dwell_connectors::Headers::default();
+        // This attempt uses the turn of a limited target.
+        lease.token.state.turn = Turn::NONE;
         (
             PublicationRequest { token, to, message, dedupe_id, deadline },
             Unconfirmed { lease, published: now, deadline, span, facts: None },
