@@ -70,7 +70,8 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
     let metrics = events.metrics();
     let Tasks { store, full_queues, workers, stop, helpers, helpers_stop } = tasks;
     let gauges = JobGauges::new(store.clone(), metrics.clone(), fleet.subscribe())
-        .with_queues(settings.queues.clone());
+        .with_queues(settings.queues.clone())
+        .with_brokers(&settings.brokers);
     spawn(helpers, "the gauges", gauges.run(helpers_stop.clone()));
     // Queues that cannot be listed now may exist.
     let has_none = matches!(store.reader.queues().await, Ok(queues) if queues.is_empty());

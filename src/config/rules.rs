@@ -86,7 +86,9 @@ pub(super) fn rate(text: &str) -> Result<(u64, u64), Wrong> {
     match count.trim().parse() {
         Ok(0) => wrong(format!("`{text}` is no attempt at all"), hint),
         Ok(count @ 1..=MAX_RATE) => Ok((count, per_us)),
-        Ok(_) => wrong(format!("`{text}` is too large a rate"), format!("write at most {MAX_RATE}")),
+        Ok(_) => {
+            wrong(format!("`{text}` is too large a rate"), format!("write at most {MAX_RATE}"))
+        }
         Err(_) => wrong(format!("`{text}` is not a rate: `{count}` is no whole number"), hint),
     }
 }

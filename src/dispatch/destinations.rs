@@ -96,8 +96,7 @@ impl Destinations {
 
     /// Whether jobs for this destination wait until it takes messages again.
     pub(super) fn is_paused(&self, to: &Destination, now: Instant) -> bool {
-        self.pauses.count() > 0
-            && self.pauses.is_paused(&self.settings.connector.endpoint(to), now)
+        self.pauses.count() > 0 && self.pauses.is_paused(&self.settings.connector.endpoint(to), now)
     }
 
     /// A message was handed over.

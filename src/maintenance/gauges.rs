@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::schedules::ScheduleGauges;
 use crate::clock;
-use crate::config::Queues;
+use crate::config::{Broker, Queues};
 use crate::fleet::{Fleet, serves};
 use crate::store::Store;
 use crate::store::error::StoreError;
@@ -31,6 +31,8 @@ pub struct JobGauges {
     /// Brokers without a delivering instance at the last look.
     undelivered: Mutex<BTreeSet<String>>,
     schedules: ScheduleGauges,
+    /// The brokers that have targets with limits.
+    limited: BTreeSet<String>,
 }
 
 impl JobGauges {
@@ -39,7 +41,8 @@ impl JobGauges {
     pub fn new(store: Arc<Store>, metrics: Metrics, fleet: watch::Receiver<Fleet>) -> Self {
         let schedules =
             ScheduleGauges::new(store.clone(), metrics.clone(), Arc::default(), fleet.clone());
-        JobGauges { store, metrics, fleet, undelivered: Mutex::default(), schedules }
+        let (undelivered, limited) = (Mutex::default(), BTreeSet::new());
+        JobGauges { store, metrics, fleet, undelivered, schedules, limited }
     }
 
     /// The same of an instance that declares these queues.
@@ -48,6 +51,13 @@ impl JobGauges {
         let (store, metrics) = (self.store.clone(), self.metrics.clone());
         let schedules = ScheduleGauges::new(store, metrics, queues, self.fleet.clone());
         JobGauges { schedules, ..self }
+    }
+
+    /// The same of an instance with these brokers.
+    #[must_use]
+    pub fn with_brokers(self, brokers: &BTreeMap<String, Broker>) -> Self {
+        let limited = brokers.iter().filter(|(_, broker)| !broker.limits.is_empty());
+        JobGauges { limited: limited.map(|(name, _)| name.clone()).collect(), ..self }
     }
 
     /// Counts until told to stop.
@@ -82,7 +92,22 @@ impl JobGauges {
             counts.next_due_ms.map_or(0, |due| counts.now_ms.saturating_sub(due).max(0));
         self.metrics.oldest_overdue(Duration::from_millis(u64::try_from(overdue_ms).unwrap_or(0)));
         self.strand(&counts).await?;
+        self.limit().await?;
         self.schedules.update().await
+    }
+
+    /// Counts the limits that hold jobs back.
+    async fn limit(&self) -> Result<(), StoreError> {
+        if self.limited.is_empty() {
+            return Ok(());
+        }
+        let limited = self.store.limited().await?;
+        for name in &self.limited {
+            if let Some(metrics) = self.metrics.broker(name) {
+                metrics.target_limited(limited.iter().filter(|one| one.broker == *name).count());
+            }
+        }
+        Ok(())
     }
 
     /// Finds jobs of brokers that neither these settings nor a living instance delivers to. Reports

@@ -46,6 +46,7 @@ fn a_scrape_has_exactly_the_families_of_the_contract() {
         "dwell_schedule_occurrences counter",
         "dwell_schedules gauge",
         "dwell_stranded_jobs gauge",
+        "dwell_target_limited gauge",
         "dwell_target_paused gauge",
     ];
     assert_eq!(families, expected.into_iter().map(str::to_owned).collect());
@@ -78,6 +79,7 @@ fn every_series_is_there_at_zero_before_anything_happened() {
         "dwell_redis_errors_total{class=\"readonly\"} 0",
         "dwell_broker_connected{broker=\"main\"} 0",
         "dwell_stranded_jobs{broker=\"main\"} 0",
+        "dwell_target_limited{broker=\"main\"} 0",
         "dwell_target_paused{broker=\"main\"} 0",
         "dwell_ingest_paused{reason=\"redis_full\"} 0",
         "dwell_due_within_jobs{seconds=\"3600\"} 0",
