@@ -9,6 +9,8 @@ use super::meta;
 use super::namespace::Namespace;
 use crate::policy::limit::{Rate, mark_of};
 
+/// An instance that took turns so long ago may have other limits by now, µs.
+const RECENT_US: i64 = 60_000_000;
 const SCRIPT: &str = include_str!("scripts/limit.lua");
 
 /// The limit of a pattern of targets.
@@ -32,6 +34,12 @@ impl Limit {
     #[must_use]
     pub fn mark(&self) -> u16 {
         self.mark
+    }
+
+    /// The limit for people: its broker, a space, and its pattern.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// How many turns there are.
@@ -80,6 +88,19 @@ impl Namespace {
         Ok(TakenTurns { now_us, from_us })
     }
 
+    /// The names of those of these limits of which turns were taken by another rule, lately.
+    pub async fn other_limits(&self, limits: &[Limit]) -> Result<Vec<String>, StoreError> {
+        let fields = meta::fields(&self.link, &self.keys.limits()).await?;
+        let from_us = self.read_clock().await?.saturating_sub(RECENT_US);
+        let is_other = |limit: &&Limit| {
+            let field = fields.iter().find(|(name, _)| name == limit.name());
+            field
+                .and_then(|(_, value)| read_field(value))
+                .is_some_and(|(until_us, _, rate)| until_us >= from_us && rate != limit.rate)
+        };
+        Ok(limits.iter().filter(is_other).map(|limit| limit.name().to_owned()).collect())
+    }
+
     /// The limits of all instances that hold jobs back now, by name.
     pub async fn limited(&self) -> Result<Vec<Limited>, StoreError> {
         let fields = meta::fields(&self.link, &self.keys.limits()).await?;
@@ -96,13 +117,19 @@ impl Namespace {
     }
 }
 
-/// A limit by its field; `None` if no turn lies ahead, or if another program wrote the field.
-fn limited_of(name: &str, value: &str, now_us: i64) -> Option<Limited> {
-    let (broker, pattern) = name.split_once(' ')?;
+/// Until when turns are taken, epoch µs; since when jobs wait, epoch ms; and the rule.
+fn read_field(value: &str) -> Option<(i64, i64, Rate)> {
     let mut words = value.splitn(3, ' ');
     let mut number = || words.next()?.parse::<i64>().ok();
     let (until_us, since_ms) = (number()?, number()?);
-    let waiting = Rate::read(words.next()?)?.waiting(now_us, until_us);
+    Some((until_us, since_ms, Rate::read(words.next()?)?))
+}
+
+/// A limit by its field; `None` if no turn lies ahead, or if another program wrote the field.
+fn limited_of(name: &str, value: &str, now_us: i64) -> Option<Limited> {
+    let (broker, pattern) = name.split_once(' ')?;
+    let (until_us, since_ms, rate) = read_field(value)?;
+    let waiting = rate.waiting(now_us, until_us);
     let (broker, pattern) = (broker.to_owned(), pattern.to_owned());
     (waiting > 0).then_some(Limited { broker, pattern, waiting, since_ms })
 }

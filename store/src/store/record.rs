@@ -47,6 +47,8 @@ const MARK_EARLY: u8 = 32;
 /// The part of a record from version to fingerprint, which does not depend on the target.
 const HEAD_BYTES: usize = 22;
 const FIXED_STATE_BYTES: usize = 43;
+/// A job goes back to due for its turn by another clock than that of the turn, ms.
+const MAX_TURN_DRIFT_MS: u64 = 1000;
 /// The depth limit of the metadata, about three per level of nested lists and tables in headers.
 /// Bounds the stack that a damaged record can use.
 const MAX_METADATA_DEPTH: usize = 200;
@@ -299,9 +301,19 @@ impl State {
         bytes.get(17..25)?.try_into().ok()
     }
 
-    /// The turn in the state of a job of a broker.
-    pub(in crate::store) fn turn_of(bytes: &[u8]) -> Turn {
-        State::pop_of(bytes).map_or(Turn::NONE, Turn::of_bytes)
+    /// This state with the turn that its bytes hold, if the record is that of a job of a broker.
+    pub(in crate::store) fn with_turn(self, bytes: &[u8], record: &[u8]) -> State {
+        let is_of_broker = record.first() == Some(&VERSION);
+        let turn = State::pop_of(bytes).filter(|_| is_of_broker);
+        State { turn: turn.map_or(Turn::NONE, Turn::of_bytes), ..self }
+    }
+
+    /// Whether a job that has never been attempted, and is due again at `next_ms`, waits for its
+    /// turn until then.
+    pub(in crate::store) fn waits_for_turn(&self, next_ms: i64) -> bool {
+        self.attempt == 0
+            && self.turn != Turn::NONE
+            && self.turn.at_ms().abs_diff(next_ms) <= MAX_TURN_DRIFT_MS
     }
 
     /// The state of a job that has none: due at `due_ms`, never attempted. `None` if the record is
