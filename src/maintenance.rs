@@ -33,7 +33,7 @@ use crate::fleet::{self, Fleet, WakeUps};
 use crate::request::FullQueues;
 use crate::store::Store;
 use crate::store::due_set::DueSet;
-use crate::store::meta::SweepRules;
+use crate::store::meta::{QueueLimit, SweepRules};
 use crate::store::wake_up::WakeUp;
 use crate::telemetry::Events;
 use crate::units::show_duration_ms;
@@ -73,6 +73,7 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
         .with_queues(settings.queues.clone())
         .with_brokers(&settings.brokers);
     spawn(helpers, "the gauges", gauges.run(helpers_stop.clone()));
+    keep_queue_limits(store, settings).await;
     // Queues that cannot be listed now may exist.
     let has_none = matches!(store.reader.queues().await, Ok(queues) if queues.is_empty());
     let has_queues = !settings.queues.is_empty() || !has_none;
@@ -122,6 +123,16 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
         let (redis, channel) = (settings.redis.clone(), store.keys().wake());
         let listener = fleet::follow_wake_ups(redis, channel, wake_ups, helpers_stop.clone());
         spawn(helpers, "the listener", listener);
+    }
+}
+
+/// Has the namespace keep the limits of the queues of these settings.
+async fn keep_queue_limits(store: &Store, settings: &Settings) {
+    let limits: Vec<QueueLimit> =
+        settings.queues.iter().map(|rules| (rules.name.clone(), rules.limit())).collect();
+    if let Err(error) = store.keep_queue_limits(&limits).await {
+        let hint = "start the instance again when Redis takes writes; until then the limits of the namespace apply";
+        tracing::warn!(%error, hint, "the limits of queues could not be kept");
     }
 }
 

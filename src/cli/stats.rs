@@ -16,7 +16,7 @@ pub(super) async fn run(common: &Common, _: &Args) -> Result<Exit, Stop> {
     let store = Store::attach(&settings.redis).await?;
     let counts = store.reader.counts(&[]).await?;
     let mut stats = view::Stats::of(&counts);
-    let limited = store.limited().await?;
+    let limited = store.reader.limited().await?;
     stats.limited = limited.into_iter().map(view::Limited::from).collect();
     common.answer(&stats, &text(&stats, &counts, &settings.redis.namespace))?;
     Ok(Exit::Ok)

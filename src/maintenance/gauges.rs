@@ -13,7 +13,9 @@ use crate::clock;
 use crate::config::{Broker, Queues};
 use crate::fleet::{Fleet, serves};
 use crate::store::Store;
+use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
+use crate::store::limits::Limited;
 use crate::store::reader::counts::Counts;
 use crate::telemetry::{DueWithin, JobState, Metrics};
 
@@ -33,6 +35,7 @@ pub struct JobGauges {
     schedules: ScheduleGauges,
     /// The brokers that have targets with limits.
     limited: BTreeSet<String>,
+    queues: Arc<Queues>,
 }
 
 impl JobGauges {
@@ -42,15 +45,16 @@ impl JobGauges {
         let schedules =
             ScheduleGauges::new(store.clone(), metrics.clone(), Arc::default(), fleet.clone());
         let (undelivered, limited) = (Mutex::default(), BTreeSet::new());
-        JobGauges { store, metrics, fleet, undelivered, schedules, limited }
+        let queues = Arc::default();
+        JobGauges { store, metrics, fleet, undelivered, schedules, limited, queues }
     }
 
     /// The same of an instance that declares these queues.
     #[must_use]
     pub fn with_queues(self, queues: Arc<Queues>) -> Self {
         let (store, metrics) = (self.store.clone(), self.metrics.clone());
-        let schedules = ScheduleGauges::new(store, metrics, queues, self.fleet.clone());
-        JobGauges { schedules, ..self }
+        let schedules = ScheduleGauges::new(store, metrics, queues.clone(), self.fleet.clone());
+        JobGauges { schedules, queues, ..self }
     }
 
     /// The same of an instance with these brokers.
@@ -98,13 +102,26 @@ impl JobGauges {
 
     /// Counts the limits that hold jobs back.
     async fn limit(&self) -> Result<(), StoreError> {
-        if self.limited.is_empty() {
+        let of_queues: Vec<&str> = self
+            .queues
+            .iter()
+            .filter(|rules| rules.rate.is_some())
+            .map(|rules| rules.name.as_str())
+            .collect();
+        if self.limited.is_empty() && of_queues.is_empty() {
             return Ok(());
         }
         let limited = self.store.limited().await?;
         for name in &self.limited {
             if let Some(metrics) = self.metrics.broker(name) {
-                metrics.target_limited(limited.iter().filter(|one| one.broker == *name).count());
+                metrics.target_limited(limited.iter().filter(|one| one.set == *name).count());
+            }
+        }
+        for name in of_queues {
+            let is_of =
+                |one: &&Limited| one.pattern == name && DueSet::named(&one.set).is_of_queue();
+            if let Some(metrics) = self.metrics.queue(name) {
+                metrics.limited(limited.iter().filter(is_of).count());
             }
         }
         Ok(())

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::store::due_set::DueSet;
 use crate::store::limits;
 use crate::store::reader::counts::Counts;
 use crate::telemetry::{Metrics, recent};
@@ -102,8 +103,10 @@ pub struct Limited {
 
 impl From<limits::Limited> for Limited {
     fn from(limited: limits::Limited) -> Self {
-        let limits::Limited { broker, pattern, waiting, since_ms } = limited;
-        Limited { broker: Some(broker), queue: None, pattern, waiting, since_ms }
+        let limits::Limited { set, pattern, waiting, since_ms } = limited;
+        let queue = DueSet::named(&set).queue().map(str::to_owned);
+        let broker = queue.is_none().then_some(set);
+        Limited { broker, queue, pattern, waiting, since_ms }
     }
 }
 

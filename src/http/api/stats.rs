@@ -60,7 +60,7 @@ impl Api {
         let mut stats = view::Stats::of(&counts);
         stats.add_counted(metrics);
         if inner.about.has_limits {
-            let limited = inner.apply.store.limited().await?;
+            let limited = inner.apply.store.reader.limited().await?;
             stats.limited = limited.into_iter().map(view::Limited::from).collect();
         }
         for (name, broker) in &mut stats.brokers {

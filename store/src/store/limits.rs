@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::answer::Items;
+use super::due_set::DueSet;
 use super::error::StoreError;
 use super::meta;
 use super::namespace::Namespace;
@@ -11,6 +12,8 @@ use crate::policy::limit::{Rate, mark_of};
 
 /// An instance that took turns so long ago may have other limits by now, µs.
 const RECENT_US: i64 = 60_000_000;
+/// A limited queue that nobody popped from for so long after its last turn holds no job back, µs.
+const IDLE_QUEUE_US: i64 = 5_000_000;
 const SCRIPT: &str = include_str!("scripts/limit.lua");
 
 /// The limit of a pattern of targets.
@@ -27,6 +30,14 @@ impl Limit {
     pub fn of_targets(broker: &str, pattern: &str, rate: Rate) -> Self {
         // The name of a broker has no space.
         let name = format!("{broker} {pattern}");
+        Limit { mark: mark_of(&name), name: name.into(), rate }
+    }
+
+    /// The limit of this queue, to which the pattern applies. Each queue has its own.
+    #[must_use]
+    pub fn of_queue(queue: &str, pattern: &str, rate: Rate) -> Self {
+        // No name of a queue or pattern of names has a space.
+        let name = format!("{} {pattern}", DueSet::Queue(queue));
         Limit { mark: mark_of(&name), name: name.into(), rate }
     }
 
@@ -61,12 +72,12 @@ pub struct TakenTurns {
 /// A limit that holds jobs back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limited {
-    /// The broker of the targets.
-    pub broker: String,
-    /// The pattern of the targets.
+    /// The broker of the targets, or `=` and the queue.
+    pub set: String,
+    /// The pattern of the limit.
     pub pattern: String,
     /// How many turns lie ahead: the jobs that wait for them, and those that were cancelled while
-    /// they waited.
+    /// they waited. 0 of a queue, of which no turn is taken ahead.
     pub waiting: u64,
     /// Since when jobs wait without a break, epoch ms.
     pub since_ms: i64,
@@ -110,9 +121,7 @@ impl Namespace {
         let now_us = self.read_clock().await?;
         let mut limited: Vec<Limited> =
             fields.iter().filter_map(|(name, value)| limited_of(name, value, now_us)).collect();
-        limited.sort_by(|one, other| {
-            (&one.broker, &one.pattern).cmp(&(&other.broker, &other.pattern))
-        });
+        limited.sort_by(|one, other| (&one.set, &one.pattern).cmp(&(&other.set, &other.pattern)));
         Ok(limited)
     }
 }
@@ -125,13 +134,19 @@ fn read_field(value: &str) -> Option<(i64, i64, Rate)> {
     Some((until_us, since_ms, Rate::read(words.next()?)?))
 }
 
-/// A limit by its field; `None` if no turn lies ahead, or if another program wrote the field.
+/// A limit by its field; `None` if the limit holds no job back, or if another program wrote the field.
 fn limited_of(name: &str, value: &str, now_us: i64) -> Option<Limited> {
-    let (broker, pattern) = name.split_once(' ')?;
+    let (set, pattern) = name.split_once(' ')?;
     let (until_us, since_ms, rate) = read_field(value)?;
     let waiting = rate.waiting(now_us, until_us);
-    let (broker, pattern) = (broker.to_owned(), pattern.to_owned());
-    (waiting > 0).then_some(Limited { broker, pattern, waiting, since_ms })
+    let is_limited = if DueSet::named(set).is_of_queue() {
+        // The last pops wanted more than there was.
+        since_ms > 0 && until_us.saturating_add(IDLE_QUEUE_US) >= now_us
+    } else {
+        waiting > 0
+    };
+    let (set, pattern) = (set.to_owned(), pattern.to_owned());
+    is_limited.then_some(Limited { set, pattern, waiting, since_ms })
 }
 
 #[cfg(test)]
@@ -143,18 +158,21 @@ mod tests {
         let rule = Rate::new(100, 1_000_000, Some(2)).to_string();
         let limited = |name: &str, value: &str| limited_of(name, value, 1_000_000);
         let waiting = Limited {
-            broker: "main".to_owned(),
+            set: "main".to_owned(),
             pattern: "a b.*".to_owned(),
             waiting: 3,
             since_ms: 900,
         };
         assert_eq!(limited("main a b.*", &format!("1050000 900 {rule}")), Some(waiting));
+        let of_queue = limited("=q *", &format!("990000 900 {rule}")).unwrap();
+        assert_eq!((of_queue.set.as_str(), of_queue.waiting, of_queue.since_ms), ("=q", 0, 900));
         for (name, value) in [
             ("main a", format!("1020000 900 {rule}")),
             ("main", format!("1050000 900 {rule}")),
             ("main a", "1050000 900".to_owned()),
             ("main a", "1050000 900 1/0/1".to_owned()),
             ("main a", String::new()),
+            ("=q a", format!("1050000 0 {rule}")),
         ] {
             assert_eq!(limited(name, &value), None, "{name}: {value}");
         }

@@ -21,7 +21,7 @@ mod ids;
 mod list;
 mod of_settings;
 pub(crate) mod occurrence;
-mod pattern;
+pub(in crate::store) mod pattern;
 mod pause;
 pub(in crate::store) mod plan;
 mod query;

@@ -54,7 +54,7 @@ async fn two_instances_share_the_turns_of_a_target_and_no_other_waits() {
     let store = env.store().await;
     let limited = store.limited().await.unwrap();
     assert_eq!(limited.len(), 1, "{limited:?}");
-    assert_eq!((limited[0].broker.as_str(), limited[0].pattern.as_str()), ("main", "orders.a"));
+    assert_eq!((limited[0].set.as_str(), limited[0].pattern.as_str()), ("main", "orders.a"));
     assert!((1..=300).contains(&limited[0].waiting), "{limited:?}");
 
     let came = env.arrived("orders.a", 300).await;
