@@ -17,7 +17,7 @@ use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::acknowledge::LeaseVerdict;
-use crate::store::queue::batch::{Answer, Applied, RequestRef};
+use crate::store::queue::batch::{Answer, Applied, Made, RequestRef};
 use crate::store::reader::lookup::{Place, StoredJob};
 use crate::store::wake_up::WakeUp;
 use crate::telemetry::Events;
@@ -90,6 +90,8 @@ pub struct RequestBatch<'a> {
     open: Vec<usize>,
     /// Indexes of the requests that got their last answer since these were taken.
     settled: Vec<usize>,
+    /// The occurrences of recurring schedules that were made since these were taken.
+    made: Vec<Made>,
 }
 
 impl<'a> RequestBatch<'a> {
@@ -101,6 +103,7 @@ impl<'a> RequestBatch<'a> {
             answers: requests.iter().map(|_| unsent()).collect(),
             open: (0..requests.len()).collect(),
             settled: Vec::new(),
+            made: Vec::new(),
             requests,
         }
     }
@@ -112,8 +115,10 @@ impl<'a> RequestBatch<'a> {
         while !sending.is_empty() {
             let asked: Vec<RequestRef<'_>> =
                 sending.iter().map(|at| (&self.requests[*at]).into()).collect();
-            let Applied { answers, wake_ups } = store.queue.apply(&asked, default_retry_ms).await;
+            let applied = store.queue.apply(&asked, default_retry_ms).await;
+            let Applied { answers, wake_ups, made } = applied;
             all_wake_ups.extend(wake_ups);
+            self.made.extend(made.into_iter().map(|made| Made { at: sending[made.at], ..made }));
             for (at, answer) in std::mem::take(&mut sending).into_iter().zip(answers) {
                 match &answer {
                     Ok(Answer { verdict: Verdict::Duplicate, .. })
@@ -223,6 +228,9 @@ impl Apply {
                 }
                 retry.answered(at, answer);
             }
+            for made in std::mem::take(&mut batch.made) {
+                self.report_made(&batch.requests[made.at], &made);
+            }
             match batch.failed() {
                 Some(error) if retry.wait(error).await => batch.keep(|at| retry.is_wanted(at)),
                 _ => return batch.answers(),
@@ -259,6 +267,19 @@ impl Apply {
         Ok(verdict)
     }
 
+    /// Reports the occurrence that a request on a recurring schedule made.
+    fn report_made(&self, request: &Request, Made { id, set, due_ms, number, .. }: &Made) {
+        self.events.observe(&JobEvent::OccurrenceMade {
+            schedule: request.id(),
+            id,
+            set: DueSet::named(set),
+            to: None,
+            due_ms: *due_ms,
+            number: *number,
+            is_caught_up: false,
+        });
+    }
+
     /// Reports the effect of a request.
     fn report(&self, request: &Request, Answer { verdict, due_ms }: Answer) {
         let (id, action, set, to) = match request {
@@ -266,9 +287,8 @@ impl Apply {
                 let job = &new_job.job;
                 (&new_job.id, Action::Schedule, Some(DueSet::of(job)), job.destination())
             }
-            Request::NewSchedule(new) => {
-                (&new.id, Action::Schedule, Some(DueSet::of(&new.job)), new.job.destination())
-            }
+            // A recurring schedule is no job: its occurrences are told.
+            Request::NewSchedule(_) => return,
             Request::Act(act) => (&act.id, act.action, None, None),
         };
         self.events.observe(&JobEvent::Applied { id, set, to, action, verdict, due_ms });

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use dwell_connectors::{Destination, Outcome};
-use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -48,7 +49,8 @@ impl CloudEvents {
     /// Publishes until told to stop; then what waits, and ends with the last outcome.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut facts = Vec::with_capacity(MAX_BATCH_EVENTS);
-        let mut batches = FuturesUnordered::new();
+        let mut batches: FuturesUnordered<BoxFuture<'static, Vec<(Outcome, Duration)>>> =
+            FuturesUnordered::new();
         loop {
             let has_place = batches.len() < MAX_BATCHES;
             tokio::select! {
@@ -58,7 +60,7 @@ impl CloudEvents {
                     if count == 0 {
                         break;
                     }
-                    batches.push(self.publish(&mut facts));
+                    batches.push(self.publish(&mut facts).boxed());
                 }
                 () = stop.cancelled(), if !self.facts.is_closed() => self.facts.close(),
             }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use dwell_store::maintenance::Maintenance;
 use dwell_store::maintenance::counts::CountOptions;
+use dwell_store::maintenance::expiry::{ENDS_INTERVAL, EXPIRY_INTERVAL, ExpiryOptions};
 use dwell_store::maintenance::rescue::RescueOptions;
 use dwell_store::maintenance::retention::RetentionOptions;
 use dwell_store::maintenance::spawner::SpawnOptions;
@@ -113,7 +114,11 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
         rescue,
         retention: retention_options(&settings.delivery),
         counts,
-        has_expiry: has_queues,
+        expiry: Some(ExpiryOptions {
+            interval: if has_queues { ENDS_INTERVAL } else { EXPIRY_INTERVAL },
+            late: settings.delivery.late_rules(),
+            observer: Arc::new(events.clone()),
+        }),
         spawn: spawner,
     };
     for task in maintenance.tasks(stop, helpers_stop) {

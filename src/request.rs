@@ -19,6 +19,7 @@ mod declared;
 mod dialect;
 mod envelope;
 mod etf1;
+mod expire;
 mod full_queues;
 mod headers;
 mod moved;
@@ -31,11 +32,12 @@ mod reject;
 mod rounds;
 mod rules;
 mod target;
-mod until;
 #[cfg(all(test, feature = "amqp", feature = "kafka", feature = "nats"))]
 mod tests;
+mod until;
 
 pub(crate) use envelope::compact;
+pub(crate) use own_events::is_own_event;
 
 /// Whether Dwell reads or sets headers of this name whatever the settings say.
 pub(crate) fn is_read_already(name: &str) -> bool {
@@ -49,10 +51,10 @@ pub use declared::declared_schedule;
 pub use full_queues::FullQueues;
 pub use moved::Moving;
 pub use parse::{
-    act_on, dead_job, due_stated, due_within, from_fields, parse, schedule_from_fields,
-    time_in_zone_ms, timing_from_fields,
+    act_on, dead_job, due_stated, due_within, from_fields, moment_ms, parse, schedule_from_fields,
+    timing_from_fields,
 };
 pub use reject::{Code, Rejection};
 pub use rules::{BrokerRules, RequestRules};
 
-pub use dwell_store::request::{Act, NewJob, Origin, OwnQueues, Request};
+pub use dwell_store::request::{Act, NewJob, NewSchedule, Origin, OwnQueues, Request};

@@ -23,6 +23,7 @@ mod schedule;
 mod stats;
 
 pub use fetched::{Fetched, FetchedJob, LeaseResult, Queue};
+pub(crate) use schedule::asked_schedule;
 pub use schedule::{Changed, Schedule, Times};
 pub use stats::{
     Broker, Bucket, ErrorSeen, Horizon, Ingest, Instance, Lateness, Limited, Stats, Step,
@@ -70,7 +71,7 @@ pub struct Job {
     /// The last error; null if no attempt failed.
     pub last_error: Option<String>,
     /// Why the job is dead or dying: `retries_exhausted`, `invalid`, `late`, `failed`, `crashed`,
-    /// `unknown`; else null.
+    /// `expired`, `unknown`; else null.
     #[schema(value_type = Option<String>)]
     pub dead_reason: Option<&'static str>,
     /// When a dead job died, epoch ms.
@@ -289,6 +290,7 @@ mod tests {
             retry: None,
             late: None,
             max_late_ms: None,
+            expire: None,
             on_timeout: job::OnTimeout::Ready,
             tries: None,
             ends_ms: None,
@@ -296,6 +298,7 @@ mod tests {
             origin: "nats".to_owned(),
             trace: None,
             round: 0,
+            debounced_ms: None,
             has_body: true,
             body: "hello".into(),
         };

@@ -85,7 +85,7 @@ pub use dwell_core::{Destination, Header, Headers, Properties, Value};
 pub use dwell_store::config::{Durability, Redis, RedisMode};
 #[doc(inline)]
 pub use dwell_store::job::{
-    Action, Confirm, Conflict, DeadReason, Due, Job, JobId, Late, Target, Verdict,
+    Action, Confirm, Conflict, DeadReason, Due, Expire, Job, JobId, Late, Target, Verdict,
 };
 #[doc(inline)]
 pub use dwell_store::request::{Act, AttemptRef, NewJob};

@@ -238,6 +238,7 @@ impl TestQueue {
             nonce: [0; 8],
             ttr_ms: stored.job.ttr_ms,
             wait_ms,
+            expires_ms: None,
             queue: queue.to_string(),
             seal: [0; 8],
         };

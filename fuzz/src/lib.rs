@@ -7,7 +7,8 @@
 //! - `allow`: the allow-list and the brokers' own destinations, beside a naive matcher.
 //! - `request`: a message on an ingest, in both formats, on each kind of broker: what is accepted,
 //!   and what becomes of what is refused.
-//! - `http`: the body of `POST /v1/jobs`, and the query of a list with its cursor.
+//! - `http`: the bodies of `POST /v1/jobs` and of `PUT /v1/schedules/{id}`, and the query of a list with
+//!   its cursor.
 //! - `record`: what Redis holds of a job.
 //! - `wire`: AMQP's frames and NATS's header blocks, as producers can make them.
 //! - `secrets`: passwords in URLs, however they are misspelt and wherever they stand: no output has

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use dwell::job::{Due, Job, JobId, Target, is_queue_name};
 use dwell::outgoing;
+use dwell::request::NewSchedule;
 use dwell::request::{NewJob, RequestRules};
-use dwell::schedule::NewSchedule;
 use dwell::store::queue::claim::ClaimedJob;
 use dwell::store::queue::settle::{ClaimName, ClaimToken};
 use dwell::store::record::{self, Record, State};
@@ -173,10 +173,12 @@ pub(crate) fn attempt(record: Record, id: &dwell::job::JobId) -> Message {
         attempt: 1,
         step: 0,
         due_ms: NOW,
+        anew_ms: None,
         generation: record.generation,
         fingerprint: record.fingerprint,
         marks: 0,
         reason: None,
+        turn: Default::default(),
         last_error: String::new(),
     };
     let lease = ClaimedJob {

@@ -11,7 +11,7 @@ use crate::promises;
 use crate::rules::{KINDS, NOW, broker, rules};
 
 /// Names that mean something, so that an input reaches them in a byte.
-const NAMES: [&str; 43] = [
+const NAMES: [&str; 45] = [
     "delay-for",
     "delay-until",
     "delay-target",
@@ -53,6 +53,8 @@ const NAMES: [&str; 43] = [
     "delay-catch-up",
     "delay-overlap",
     "delay-spread",
+    "delay-max-wait",
+    "delay-expire",
     "Nats-Schedule-Time-Zone",
     "Nats-Schedule-TTL",
 ];

@@ -1,15 +1,18 @@
 //! `dwell cancel|reschedule|fire|finish|fail|requeue ID`: an action on one job, directly on Redis,
 //! and its verdict.
 
+use std::sync::Arc;
+
 use super::common::{Common, Form, job_id};
 use super::exit::{Exit, Stop};
 use super::lease;
 use super::table::{clean, local};
 use crate::apply::{BoundedRetry, RequestBatch, RetryPolicy};
+use crate::config::{QueueRules, Settings};
 use crate::job::{Action, JobId, Verdict};
-use crate::request::{Act, Code, Request, act_on, due_stated};
+use crate::request::{Act, Code, Rejection, Request, act_on, due_stated};
 use crate::store::Store;
-use crate::store::error::StoreError;
+use crate::store::error::{Class, StoreError};
 use crate::store::queue::batch::Answer;
 use crate::units::{parse_duration_ms, parse_time_ms};
 use crate::view;
@@ -137,21 +140,50 @@ async fn run(
         }
     };
     // For people: the words on a schedule are others.
-    let is_schedule =
-        common.output == Form::Text && matches!(store.schedules.find(&id).await, Ok(Some(_)));
+    let schedule = match (action, common.output) {
+        (Action::Fire, _) | (_, Form::Text) => store.schedules.find(&id).await.ok().flatten(),
+        _ => None,
+    };
+    if action == Action::Fire
+        && let Some(queue) = schedule.as_ref().and_then(|schedule| schedule.job.queue())
+    {
+        refuse_if_full(&store, &settings, queue).await?;
+    }
     let request = Request::Act(Act {
         seen_due: seen.0,
         seen_attempt: seen.1,
         ..act_on(action, id.clone(), due)
     });
-    let answer = apply(&store, &settings.delivery.retry, request).await?;
+    let answer = apply(&store, &settings.delivery.retry, request).await;
+    let answer = answer.map_err(|error| match error.class {
+        Class::QueueFull => Stop::because(
+            Exit::Failed,
+            Rejection::full_queue_of(&id).to_string(),
+            "nothing changed",
+        ),
+        _ => error.into(),
+    })?;
     let result = view::ActionResult::of(id.as_str(), action, answer);
-    let meaning = match is_schedule {
-        true => meaning_of_schedule(action, result.verdict),
-        false => meaning(action, result.verdict),
+    let meaning = match schedule {
+        Some(_) => meaning_of_schedule(action, result.verdict),
+        None => meaning(action, result.verdict),
     };
     common.answer(&result, &text(&result, meaning))?;
     Ok(if result.status() < 300 { Exit::Ok } else { Exit::NotFound })
+}
+
+/// From now on this store fires no schedule of the queue if the queue has `max_jobs` jobs.
+async fn refuse_if_full(store: &Store, settings: &Settings, queue: &str) -> Result<(), StoreError> {
+    let Some(most) = settings.queues.get(queue).and_then(QueueRules::max_jobs) else {
+        return Ok(());
+    };
+    let counted = store.reader.active_counts(|name| name == queue).await?;
+    let jobs = counted
+        .queues
+        .get(queue)
+        .map_or(0, |counts| counts.scheduled + counts.ready + counts.reserved);
+    store.schedules.know_full_queues(Arc::new(move |_: &str| jobs >= most));
+    Ok(())
 }
 
 /// Applies a request without a sidecar, and wakes those that run.
@@ -191,7 +223,9 @@ fn meaning_of_schedule(action: Action, verdict: Verdict) -> &'static str {
         Verdict::Cancelled => "the schedule is ended; occurrences that retry go on",
         Verdict::InFlight => "the schedule is ended, but its newest occurrence goes on",
         Verdict::Firing => "an occurrence is made now; the next time stays",
-        Verdict::Waiting => "nothing changed: a recurring schedule is only cancelled or fired",
+        Verdict::Waiting => {
+            "nothing changed: a recurring schedule is only cancelled, fired, paused or resumed"
+        }
         other => meaning(action, other),
     }
 }

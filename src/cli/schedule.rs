@@ -9,10 +9,10 @@ use super::exit::{Exit, Stop};
 use super::send::header;
 use crate::clock;
 use crate::job::JobId;
-use crate::request::{Rejection, timing_from_fields};
-use crate::schedule::StoredSchedule;
+use crate::request::{Rejection, moment_ms, timing_from_fields};
+use crate::schedule::MAX_REASON_BYTES;
 use crate::store::Store;
-use crate::units::{parse_time_ms, quote};
+use crate::units::quote;
 use crate::view;
 use text::{lines, shown};
 
@@ -35,7 +35,8 @@ pub struct Args {
     /// The time zone of --cron, by its IANA name; by default UTC
     #[arg(long, requires = "times")]
     pub zone: Option<String>,
-    /// The first moment, included: 2026-01-31T12:00:00Z or epoch milliseconds
+    /// The first moment, included: 2026-01-31T12:00:00Z or epoch milliseconds; with --zone without
+    /// an offset
     #[arg(long, value_name = "TIME", requires = "times")]
     pub start: Option<String>,
     /// The last moment, included
@@ -48,13 +49,13 @@ pub struct Args {
     #[arg(long, default_value_t = 5, value_name = "NUMBER", value_parser = next_count)]
     pub next: usize,
     /// Only next times later than this; by default now
-    #[arg(long, value_name = "TIME", value_parser = parse_time_ms, allow_negative_numbers = true)]
-    pub from: Option<i64>,
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    pub from: Option<String>,
     /// Pause the schedule
     #[arg(long, requires = "id", conflicts_with_all = ["times", "resume"])]
     pub pause: bool,
-    /// Why the schedule is paused
-    #[arg(long, value_name = "TEXT", requires = "pause", conflicts_with_all = ["times", "resume"])]
+    /// Why the schedule is paused: at most 1000 bytes
+    #[arg(long, value_name = "TEXT", value_parser = reason, requires = "pause", conflicts_with_all = ["times", "resume"])]
     pub reason: Option<String>,
     /// Resume the schedule
     #[arg(long, requires = "id", conflicts_with = "times")]
@@ -87,6 +88,9 @@ struct JobArgs {
     /// Move the due times by less than this, by a hash of the id
     #[arg(long, value_name = "DURATION", requires = "id", requires = "times")]
     spread: Option<String>,
+    /// A job is dead if it is not delivered within this from its due time
+    #[arg(long, value_name = "DURATION", requires = "id", requires = "times")]
+    expire: Option<String>,
     /// The waits between attempts: 2m,10m,1h; none: a single attempt
     #[arg(long, value_name = "DURATIONS", requires = "id", requires = "times")]
     retry: Option<String>,
@@ -96,6 +100,12 @@ struct JobArgs {
     /// Who confirms an attempt: broker or consumer
     #[arg(long, value_name = "WORD", requires = "id", requires = "times")]
     confirm: Option<String>,
+    /// What becomes of a job that is too late at its first attempt: fire, drop or dead
+    #[arg(long, value_name = "WORD", requires = "id", requires = "times")]
+    late: Option<String>,
+    /// How long a job may be overdue at its first attempt
+    #[arg(long, value_name = "DURATION", requires = "id", requires = "times")]
+    max_late: Option<String>,
     /// What happens if the id exists: replace, keep or reject
     #[arg(long, value_name = "WORD", requires = "id", requires = "times")]
     on_conflict: Option<String>,
@@ -115,16 +125,26 @@ fn next_count(text: &str) -> Result<usize, String> {
     next.ok_or_else(|| format!("{} is not a number from 0 to {MAX_NEXT}", quote(text)))
 }
 
+fn reason(text: &str) -> Result<String, String> {
+    match text.len() {
+        ..=MAX_REASON_BYTES => Ok(text.to_owned()),
+        bytes => Err(format!("{bytes} bytes are too many: write at most {MAX_REASON_BYTES}")),
+    }
+}
+
 /// Stores the schedule where there are times, else shows or changes it.
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
-    let Some(id) = &args.id else { return preview(common, args) };
+    // Before anything is stored.
+    let from_ms = args.from_ms()?;
+    let Some(id) = &args.id else { return preview(common, args, from_ms) };
     let settings = common.settings()?;
     let store = Store::attach(&settings.redis).await?;
     if args.expression().is_some() {
-        return put::run(common, args, id, &store, &settings).await;
+        return put::run(common, args, id, from_ms, &store, &settings).await;
     }
     let found = if args.pause {
-        store.schedules.pause(id, args.reason.as_deref(), None).await?
+        let reason = args.reason.as_deref().filter(|reason| !reason.is_empty());
+        store.schedules.pause(id, reason, None).await?
     } else if args.resume {
         store.schedules.resume(id, None).await?
     } else {
@@ -136,16 +156,17 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         Stop::because(Exit::NotFound, message, hint)
     })?;
     let now_ms = store.read_clock().await? / 1000;
-    let schedule = args.view(&found, now_ms, &settings.delivery.retry);
+    let next = found.upcoming_after(now_ms, from_ms.unwrap_or(now_ms), args.next);
+    let schedule = view::Schedule::of(&found, next, &settings.delivery.retry);
     common.answer(&schedule, &shown(&schedule, now_ms))?;
     Ok(Exit::Ok)
 }
 
 /// Prints the next times of a schedule that is not stored, by the clock of this host.
-fn preview(common: &Common, args: &Args) -> Result<Exit, Stop> {
+fn preview(common: &Common, args: &Args, from_ms: Option<i64>) -> Result<Exit, Stop> {
     let now_ms = clock::wall_ms();
     let timing = timing_from_fields(&args.times(), now_ms).map_err(|why| refused(&why))?;
-    let times = view::Times::of(&timing, now_ms, args.from.unwrap_or(now_ms), args.next);
+    let times = view::Times::of(&timing, now_ms, from_ms.unwrap_or(now_ms), args.next);
     common.answer(&times, &lines(&times.next, now_ms))?;
     Ok(Exit::Ok)
 }
@@ -173,10 +194,10 @@ impl Args {
         ])
     }
 
-    /// The schedule with the next times that were asked for.
-    fn view(&self, stored: &StoredSchedule, now_ms: i64, retry_ms: &[u64]) -> view::Schedule {
-        let next = stored.upcoming(self.from.unwrap_or(now_ms), self.next);
-        view::Schedule::of(stored, next, retry_ms)
+    /// The moment after which next times are printed.
+    fn from_ms(&self) -> Result<Option<i64>, Stop> {
+        let moment = |text: &String| moment_ms("from", text, self.zone.as_deref());
+        self.from.as_ref().map(moment).transpose().map_err(|why| refused(&why))
     }
 }
 

@@ -26,11 +26,11 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let now_ms = store.read_clock().await? / 1000;
     let Some(found) = store.reader.find(&args.id).await? else {
         let message = format!("there is no job {}", crate::units::quote(args.id.as_str()));
-        return Err(Stop::because(
-            Exit::NotFound,
-            message,
-            "it may have been published, finished or cancelled: such jobs are not kept",
-        ));
+        let hint = match store.schedules.find(&args.id).await {
+            Ok(Some(_)) => "a recurring schedule has this id: see `dwell schedule ID`",
+            _ => "it may have been published, finished or cancelled: such jobs are not kept",
+        };
+        return Err(Stop::because(Exit::NotFound, message, hint));
     };
     let job = view::Job::of(&found, &settings.delivery.retry);
     let mut text = text(&found, &job, now_ms);

@@ -60,6 +60,8 @@ pub struct Ingest {
     /// It is passed on. A message where it is absent, null or empty has no due time by it. Empty:
     /// none is read.
     pub due_header: Optional<String>,
+    /// The same for the expiry, as a time in `delay-expire`.
+    pub expire_header: Optional<String>,
 }
 
 impl Default for Ingest {

@@ -23,10 +23,11 @@ pub struct Schedule {
     /// The IANA name of the time zone of the cron fields, such as `Europe/Berlin`. By default UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
-    /// The first moment, included: RFC 3339, or epoch milliseconds as text.
+    /// The first moment, included: RFC 3339, without an offset in `time_zone`; or epoch
+    /// milliseconds as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<String>,
-    /// The last moment, included.
+    /// The last moment, included, as `start`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
     /// The most occurrences: 1 to 1000000000.
@@ -82,6 +83,9 @@ pub struct Schedule {
     /// How long a job may be overdue at its first attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_late: Option<Millis<0, MAX_DURATION_MS>>,
+    /// A job is dead, with the reason `expired`, if it is not delivered within this from its due time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expire: Option<Millis<1, MAX_DURATION_MS>>,
     /// The body of the jobs as text. Either this or `body_base64`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
@@ -158,6 +162,7 @@ impl Schedule {
             ("confirm", text(confirm)),
             ("late", text(late)),
             ("max-late", self.max_late.map(|late| show_duration_ms(late.ms()))),
+            ("expire", self.expire.map(|expire| show_duration_ms(expire.ms()))),
         ];
         fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
@@ -179,7 +184,9 @@ impl Schedule {
             "confirm" => self.confirm = None,
             "late" => self.late = None,
             "max_late" => self.max_late = None,
+            "expire" => self.expire = None,
             "headers" => self.headers = HeaderTexts::default(),
+            "body" => (self.body, self.body_base64) = (None, None),
             "body_base64" => self.body_base64 = None,
             _ => return false,
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use dwell_connectors::{Outcome, Token};
 
 use super::Parts;
-use super::attempt::{AttemptRules, Attempts, Unconfirmed, give_back};
+use super::attempt::{AttemptRules, Attempts, Unconfirmed, expires_within, give_back};
 use super::destinations::{Admission, Destinations};
 use super::outcome::Outcomes;
 use super::settle_queue::Settlement;
@@ -273,6 +273,10 @@ impl InFlight {
         now: Instant,
         settler: &mut Settler,
     ) {
+        if let Some(settlement) = expires_within(&lease, at.saturating_duration_since(now)) {
+            self.settle(&lease, settlement, settler);
+            return;
+        }
         lease.ready = lease.ready.max(at);
         if at <= now + MAX_CLAIM_AHEAD {
             self.waiting.until_due(lease);

@@ -167,7 +167,8 @@ impl Outcomes {
             Outcome::Unknown(why) => AttemptResult::Unknown(why),
         };
         let retry_ms = &self.rules.delivery.retry;
-        let fate = match attempt::concluded(&record.job, state.progress(), result, retry_ms) {
+        let (progress, now_ms) = (state.progress(), self.store.now_ms());
+        let fate = match attempt::concluded(&record.job, progress, result, retry_ms, now_ms) {
             Conclusion::Complete => return Some(Settlement::Complete(token)),
             Conclusion::Hold { ttr_ms } => return Some(Settlement::Hold(token, ttr_ms)),
             Conclusion::Leave => return None,

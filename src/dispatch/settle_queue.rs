@@ -258,6 +258,7 @@ mod tests {
             attempt: 0,
             step: 0,
             due_ms: 0,
+            anew_ms: None,
             generation: [0; 8],
             fingerprint: [0; 8],
             marks: 0,

@@ -9,8 +9,8 @@ use super::reject::Rejections;
 use super::replies::{Replies, Reply};
 use crate::events::JobEvent;
 use crate::job::{Action, Conflict, Target, Verdict};
-use crate::request::{Rejection, Request, parse};
-use crate::store::error::{Class, StoreError};
+use crate::request::{Code, Rejection, Request, parse};
+use crate::store::error::{Class, ErrorKind, StoreError};
 use crate::store::queue::batch::Answer;
 use crate::telemetry::trace::{About, Span};
 
@@ -95,6 +95,9 @@ impl Ingest {
                             self.rules.queue_full(queue)
                         }
                         None if error.class == Class::QueueFull => Rejection::full_queue_of(&id),
+                        _ if error.kind() == ErrorKind::Rejected => {
+                            Rejection::new(Code::BadSchedule, error.to_string())
+                        }
                         _ => {
                             unreadable.get_or_insert_with(|| (id.clone(), error.clone()));
                             Rejection::unreadable(&id, &error)

@@ -2,7 +2,7 @@
 //! that no loop goes on and no request is lost.
 //!
 //! `rejected` may lead back to the ingest in a way that the settings do not show. A request that
-//! came back like this is never rejected again.
+//! came back like this is never rejected again. An event of a job is no request, and is dropped.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::clock::{self, Instant};
 use crate::delayed_headers::{ATTEMPT, DEAD_REASON, DUE, ID, LAST_ERROR};
 use crate::events::{JobEvent, Observer};
 use crate::outgoing::{Rejected, was_rejected};
-use crate::request::{Rejection, Request, dead_job};
+use crate::request::{Rejection, Request, dead_job, is_own_event};
 
 /// The error is logged at most once in this time.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -50,6 +50,11 @@ impl Ingest {
         let Some(code) = returned.first().map(|(_, rejection)| rejection.code.as_str()) else {
             return Some(others);
         };
+        // Its dead job would make another event, without an end. The job that it tells of has lost
+        // nothing.
+        let (events, returned): (Rejections, Rejections) =
+            returned.into_iter().partition(|(message, _)| is_own_event(message));
+        self.apply.events.metrics().events_dropped(events.len() as u64);
         let mut dead: Vec<Request> =
             returned.iter().map(|(request, rejection)| self.dead_job(request, rejection)).collect();
         let answers = self.answers(&mut dead, give_up).await?;
@@ -64,13 +69,13 @@ impl Ingest {
         others.extend(refused);
         let event = JobEvent::Returned { ingest: &self.name, count: count as u64 };
         self.apply.events.observe(&event);
-        if let Some(count) = self.returned.count(count, clock::now()) {
+        if let Some(count) = self.returned.count(count + events.len(), clock::now()) {
             tracing::error!(
                 ingest = self.name,
                 rejected = %self.rejected,
                 code,
                 count,
-                "rejected requests return to the ingest and become dead jobs; find the route from `rejected` to the ingest, then see `dwell ls --state dead`"
+                "rejected requests return to the ingest and become dead jobs, and events of jobs are dropped; find the route from `rejected` to the ingest, then see `dwell ls --state dead`"
             );
         }
         Some(others)

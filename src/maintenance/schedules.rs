@@ -16,7 +16,7 @@ use crate::store::error::StoreError;
 use crate::telemetry::{Metrics, ScheduleState};
 
 /// The interval between looks for schedules that nobody serves, which a larger fleet spreads: a
-/// look reads all schedules.
+/// look reads the schedules whose time has passed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Sets the gauges of schedules.
@@ -63,14 +63,14 @@ impl ScheduleGauges {
         // A look that fails is not repeated at once either.
         self.seen.lock().at = Some(now);
         let living = self.store.living().await?;
+        // An instance that only ingests makes no occurrences for its brokers: its entry has none.
+        let me = self.fleet.borrow().me().to_owned();
         let is_served = |set: DueSet<'_>| {
-            let is_own = match set {
-                DueSet::Broker(broker) => self.store.own_brokers().iter().any(|own| own == broker),
-                DueSet::Queue(queue) => self.queues.get(queue).is_some(),
-            };
-            is_own || living.iter().any(|entry| serves(entry, &set.name()))
+            set.queue().is_some_and(|queue| self.queues.get(queue).is_some())
+                || serves(&me, &set.name())
+                || living.iter().any(|entry| serves(entry, &set.name()))
         };
-        let unserved = self.store.schedules.unserved(is_served).await?;
+        let unserved = self.store.schedules.stranded(is_served).await?;
         self.report(unserved);
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use dwell_schedule::{CatchUp, Expression};
-use dwell_store::maintenance::expiry::Expiry;
+use dwell_store::maintenance::expiry::{ENDS_INTERVAL, Expiry, ExpiryOptions};
 use dwell_store::maintenance::spawner::{SpawnOptions, Spawner};
 use dwell_testkit::servers::{RedisCluster, RedisOptions};
 use parking_lot::Mutex;
@@ -16,8 +16,9 @@ use crate::config::{Redis, RedisMode};
 use crate::events::{JobEvent, Observer};
 use crate::fleet::Fleet;
 use crate::job::{Conflict, Due, Job, JobId, Verdict};
-use crate::request::{NewJob, Origin};
-use crate::schedule::{NewSchedule, Overlap, Timing};
+use crate::policy::late::LateRules;
+use crate::request::{NewJob, NewSchedule, Origin};
+use crate::schedule::{Overlap, Timing};
 use crate::store::due_set::DueSet;
 use crate::store::queue::batch::RequestRef;
 use crate::store::wake_up::WakeUp;
@@ -71,7 +72,12 @@ const UNTIL_END_MS: i64 = 1500;
 async fn jobs_of_other_masters_end_in_time_while_one_hangs() {
     let masters = Masters::new().await;
     let Masters { store, first, others, .. } = &masters;
-    let expiry = Expiry::new(store.clone(), watch::channel(Fleet::alone("me ")).1);
+    let options = ExpiryOptions {
+        interval: ENDS_INTERVAL,
+        late: LateRules::default(),
+        observer: Arc::new(()),
+    };
+    let expiry = Expiry::new(store.clone(), options, watch::channel(Fleet::alone("me ")).1);
     let stop = CancellationToken::new();
     let running = tokio::spawn(expiry.run(stop.clone()));
     let ends_ms = store.read_clock().await.unwrap() / 1000 + UNTIL_END_MS;

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use dwell_connectors::{Headers, Value};
 
+use super::expire;
 use super::recurring::{self, Recurring, Stated};
 use super::reject::{Code, Rejection};
 use super::until::Until;
@@ -25,6 +26,7 @@ pub(super) struct Control {
     /// The fields of a recurring schedule.
     pub(super) recurring: Recurring,
     pub(super) spread_ms: Option<u64>,
+    pub(super) expire: Option<expire::Stated>,
     pub(super) target: Option<String>,
     pub(super) exchange: Option<String>,
     pub(super) broker: Option<String>,
@@ -39,7 +41,9 @@ pub(super) struct Control {
     pub(super) retry_ms: Option<Vec<u64>>,
     pub(super) late: Option<Late>,
     pub(super) max_late_ms: Option<u64>,
+    /// Of a request that debounces, without its longest wait.
     pub(super) conflict: Option<Conflict>,
+    pub(super) max_wait_ms: Option<u64>,
     pub(super) reply_to: Option<String>,
 }
 
@@ -100,7 +104,7 @@ impl ControlHeader {
 }
 
 /// The control headers. A header that is not in this table is rejected.
-const HEADERS: [ControlHeader; 23] = [
+const HEADERS: [ControlHeader; 25] = [
     ControlHeader::new("for", Code::BadDelay, |control, value| {
         put(&mut control.delay_for, parse_duration_ms(value))
     }),
@@ -169,6 +173,12 @@ const HEADERS: [ControlHeader; 23] = [
     ControlHeader::new("spread", Code::BadHeader, |control, value| {
         put(&mut control.spread_ms, parse_duration_ms(value))
     }),
+    ControlHeader::new("max-wait", Code::BadHeader, |control, value| {
+        put(&mut control.max_wait_ms, parse_duration_ms(value))
+    }),
+    ControlHeader::new("expire", Code::BadHeader, |control, value| {
+        put(&mut control.expire, expire::Stated::parse(value))
+    }),
 ];
 
 fn put<T>(field: &mut Option<T>, value: Result<T, String>) -> Result<(), String> {
@@ -180,8 +190,12 @@ const CONFIRM_VALUES: [(&str, Confirm); 2] =
     [("broker", Confirm::Broker), ("consumer", Confirm::Consumer)];
 const LATE_VALUES: [(&str, Late); 3] =
     [("fire", Late::Fire), ("drop", Late::Drop), ("dead", Late::Dead)];
-const CONFLICT_VALUES: [(&str, Conflict); 3] =
-    [("replace", Conflict::Replace), ("keep", Conflict::Keep), ("reject", Conflict::Reject)];
+const CONFLICT_VALUES: [(&str, Conflict); 4] = [
+    ("replace", Conflict::Replace),
+    ("keep", Conflict::Keep),
+    ("reject", Conflict::Reject),
+    ("debounce", Conflict::Debounce { max_wait_ms: 0 }),
+];
 const OVERLAP_VALUES: [(&str, Overlap); 2] = [("allow", Overlap::Allow), ("skip", Overlap::Skip)];
 const ACTION_VALUES: [(&str, Action); 6] = [
     ("schedule", Action::Schedule),

@@ -8,7 +8,7 @@ use super::rules::RequestRules;
 use super::schedule_from_fields;
 use crate::config::{Schedule, TextOrBytes, decode_base64};
 use crate::job::Conflict;
-use crate::schedule::NewSchedule;
+use crate::request::NewSchedule;
 
 impl Rejection {
     /// The setting of a schedule that is wrong: by the code, or what the detail begins with, which

@@ -8,6 +8,7 @@ use dwell_schedule::Expression;
 
 use super::control::{Control, once_as, single, strip_prefix_ignore_case};
 use super::etf1::{self, EPOCH_HEADER, TARGET_KEY_HEADER};
+use super::expire;
 use super::recurring::Stated;
 use super::reject::{Code, Rejection};
 use super::rules::RequestRules;
@@ -49,6 +50,14 @@ pub(super) fn fill(
         if let Some(name) = ingest.due_header.as_deref() {
             due_header(control, headers, name, from)?;
         }
+    }
+    if control.expire.is_none()
+        && let Some(name) = ingest.expire_header.as_deref()
+        && let Some(value) = foreign_time(headers, name)?
+    {
+        let at_ms = parse_time_ms(value.trim())
+            .map_err(|why| Rejection::new(Code::BadHeader, format!("{name}: {why}")))?;
+        control.expire = Some(expire::Stated::At(Until::At(at_ms)));
     }
     options(control, headers, recurs)?;
     if recurs && control.id.is_none() {
@@ -127,21 +136,18 @@ fn due_header(
     name: &str,
     from: Option<&str>,
 ) -> Result<(), Rejection> {
-    if single(headers, name)?.is_none_or(|value| matches!(value, Value::Null)) {
-        return Ok(());
-    }
-    let Some(value) =
-        once_as(headers, name, number_or_time)?.filter(|value| !value.trim().is_empty())
-    else {
-        return Ok(());
-    };
+    let Some(value) = foreign_time(headers, name)? else { return Ok(()) };
+    let due = Until::parse(value.trim());
     // A message that came back from its target still has the time that Dwell delivered it for: such
-    // a time is no new delay. A later one is.
+    // a time is no new delay. A later one is. The zone of a local time does not come back.
     if headers.get(ATTEMPT).is_some() {
         let served = headers.get(DUE).and_then(|value| value.written()?.trim().parse::<i64>().ok());
-        if parse_time_ms(value.trim())
-            .is_ok_and(|due_ms| served.is_none_or(|served| due_ms <= served))
-        {
+        let is_served = match &due {
+            Ok(Until::At(due_ms)) => served.is_none_or(|served| *due_ms <= served),
+            Ok(Until::Local(_)) => control.zone.is_none(),
+            Err(_) => false,
+        };
+        if is_served {
             return Ok(());
         }
     }
@@ -151,10 +157,21 @@ fn due_header(
             format!("{other} and {name} both give a delay: send one"),
         ));
     }
-    let due_ms = parse_time_ms(value.trim())
-        .map_err(|why| Rejection::new(Code::BadDelay, format!("{name}: {why}")))?;
-    control.delay_until = Some(Until::At(due_ms));
+    let due = due.and_then(|due| match due {
+        Until::Local(_) if control.zone.is_none() => due.ms(None).map(Until::At),
+        due => Ok(due),
+    });
+    let due = due.map_err(|why| Rejection::new(Code::BadDelay, format!("{name}: {why}")))?;
+    control.delay_until = Some(due);
     Ok(())
+}
+
+/// The time in a header of the producers' own; absent, null and empty are none.
+fn foreign_time<'a>(headers: &'a Headers, name: &str) -> Result<Option<Cow<'a, str>>, Rejection> {
+    if single(headers, name)?.is_none_or(|value| matches!(value, Value::Null)) {
+        return Ok(None);
+    }
+    Ok(once_as(headers, name, number_or_time)?.filter(|value| !value.trim().is_empty()))
 }
 
 fn target(headers: &Headers) -> Result<Option<String>, Rejection> {

@@ -47,7 +47,7 @@ impl Moving {
             )
         };
         let known = self.rules.brokers.get(&self.broker).ok_or_else(unknown)?;
-        let Target::Broker { to, .. } = job.target else {
+        let Target::Broker { broker: was, to } = job.target else {
             let why = "the job belongs to a queue, and has no target on a broker";
             return Err(Rejection::new(Code::MissingTarget, why));
         };
@@ -63,7 +63,7 @@ impl Moving {
         let capabilities = known.capabilities();
         let stand_ins =
             stand_ins(job.key.as_deref(), job.has_body, job.properties.as_deref(), capabilities);
-        let (own, ttl, given) = self.split(job.headers);
+        let (own, ttl, given) = self.split(job.headers, &was);
         let mut headers = headers::passed(&given, &stand_ins, &job.origin, known, &to)?;
         own.into_iter().for_each(|header| headers.push(header.name, header.value));
         if let (Some(name), Some(ttl)) = (capabilities.ttl_header, ttl) {
@@ -78,20 +78,20 @@ impl Moving {
         })
     }
 
-    /// The headers that Dwell stored with the job, as those of an occurrence; the time to live of
-    /// what is published, if any; and the headers of the request.
-    fn split(&self, headers: Headers) -> (Headers, Option<Value>, Headers) {
-        let ttl_names: Vec<&str> = self
-            .rules
-            .brokers
-            .values()
-            .filter_map(|known| known.capabilities().ttl_header)
-            .collect();
+    /// The headers that Dwell stored with the job for the broker `was`, as those of an occurrence;
+    /// the time to live of what is published, if any; and the headers of the request.
+    fn split(&self, headers: Headers, was: &str) -> (Headers, Option<Value>, Headers) {
+        let brokers = &self.rules.brokers;
+        // Of a broker that the settings lack nobody knows the kind.
+        let is_ttl = |name: &str| match brokers.get(was) {
+            Some(known) => known.capabilities().ttl_header == Some(name),
+            None => brokers.values().any(|known| known.capabilities().ttl_header == Some(name)),
+        };
         let (mut own, mut ttl, mut given) = (Headers::default(), None, Headers::default());
         for header in headers {
             if [SCHEDULE, OCCURRENCE, NEXT].contains(&header.name.as_str()) {
                 own.push(header.name, header.value);
-            } else if ttl_names.contains(&header.name.as_str()) {
+            } else if is_ttl(&header.name) {
                 ttl = Some(header.value);
             } else {
                 given.push(header.name, header.value);

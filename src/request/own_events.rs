@@ -8,13 +8,17 @@ use crate::delayed_headers::EVENT_TYPE_PREFIX;
 /// The headers with the type of a CloudEvent, as each kind of broker names them.
 const TYPE_HEADERS: [&str; 4] = ["ce-type", "ce_type", "cloudEvents_type", "cloudEvents:type"];
 
-/// Rejects an event of a job that Dwell published.
-pub(super) fn check(message: &Message) -> Result<(), Rejection> {
-    let is_event = message.headers.iter().any(|header| {
+/// Whether the message is an event of a job that Dwell published.
+pub(crate) fn is_own_event(message: &Message) -> bool {
+    message.headers.iter().any(|header| {
         TYPE_HEADERS.iter().any(|name| header.name.eq_ignore_ascii_case(name))
             && header.value.written().is_some_and(|value| value.starts_with(EVENT_TYPE_PREFIX))
-    });
-    if !is_event {
+    })
+}
+
+/// Rejects an event of a job that Dwell published.
+pub(super) fn check(message: &Message) -> Result<(), Rejection> {
+    if !is_own_event(message) {
         return Ok(());
     }
     Err(Rejection::new(

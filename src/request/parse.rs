@@ -2,12 +2,14 @@
 
 pub(super) mod age;
 mod dead_job;
+mod debounce;
 mod due;
 mod new_job;
 mod new_schedule;
 mod template;
 
 use dwell_connectors::{Destination, Message};
+use dwell_schedule::Zone;
 
 use self::age::check_age;
 pub use self::dead_job::dead_job;
@@ -18,12 +20,13 @@ use self::new_schedule::recurring;
 use super::control::{self, Control};
 use super::reject::{Code, Rejection};
 use super::rules::RequestRules;
-use super::until::{Until, until_ms};
+use super::until::Until;
 use super::{Act, NewJob, Request, dialect, envelope, etf1, headers, origin, own_events, target};
 use crate::config::{Format, IdFrom};
 use crate::delayed_headers::{ATTEMPT, DUE};
 use crate::job::{Action, Due, JobId};
-use crate::schedule::{NewSchedule, Timing};
+use crate::request::NewSchedule;
+use crate::schedule::Timing;
 use crate::units::quote;
 
 /// Reads a message as a request. `now_ms` is approximately Redis's time. It only decides which
@@ -90,12 +93,12 @@ pub fn timing_from_fields(fields: &[(&str, String)], now_ms: i64) -> Result<Timi
     recurring.timing(zone.as_deref(), spread_ms, now_ms)
 }
 
-/// A time in the forms of `delay-until`, epoch ms; without an offset only with the name of a time
-/// zone.
-pub fn time_in_zone_ms(text: &str, zone: Option<&str>) -> Result<i64, Rejection> {
-    let bad = |why: String| Rejection::new(Code::BadDelay, why);
-    let until = Until::parse(text).map_err(bad)?;
-    until_ms(Some(&until), zone)?.ok_or_else(missing_delay)
+/// A moment in the forms of `delay-until`, epoch ms; without an offset it is one of the zone of this
+/// name, beside which a moment may have an offset. `field`: the name of the moment in the request.
+pub fn moment_ms(field: &str, text: &str, zone: Option<&str>) -> Result<i64, Rejection> {
+    let bad = |why: String| Rejection::new(Code::BadDelay, format!("{field}: {why}"));
+    let zone = zone.map(Zone::parse).transpose().map_err(|why| bad(why.to_string()))?;
+    Until::parse(text).and_then(|moment| moment.ms(zone.as_ref())).map_err(bad)
 }
 
 /// The fields of a request, each named as a `delay-*` header without its prefix.
@@ -161,6 +164,8 @@ fn act(
 fn check_fields(action: Action, control: &Control) -> Result<(), Rejection> {
     let others = [
         ("spread", control.spread_ms.is_some()),
+        ("max-wait", control.max_wait_ms.is_some()),
+        ("expire", control.expire.is_some()),
         ("time-zone", control.zone.is_some() && action != Action::Reschedule),
     ];
     let other = others.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name);

@@ -113,14 +113,14 @@ impl Rejection {
         )
     }
 
-    /// The rejection of an id that a job has which the caller must not know.
+    /// The rejection of an id that a job or schedule has which the caller must not know.
     #[must_use]
     pub fn taken(id: &JobId) -> Self {
         let id = crate::units::quote(id.as_str());
         Rejection::new(
             Code::Conflict,
             format!(
-                "a job with the id {id} exists, and this token has not its queue: send another id"
+                "a job or schedule with the id {id} exists, and this token has not its queue: send another id"
             ),
         )
     }

@@ -13,14 +13,16 @@ use crate::config::{
     DelayFrom, DeliverTo, Format, IdFrom, Ingest, Limits, MissingDelay, QueueRules, Queues,
 };
 use crate::job::{Confirm, OnTimeout};
-use crate::schedule::NewSchedule;
+use crate::request::NewSchedule;
 
 mod accepted;
 mod actions;
+mod debounce;
 mod dialects;
 mod envelopes;
 mod etf1;
 mod exchanges;
+mod expire;
 mod fields;
 mod foreign;
 mod local_times;

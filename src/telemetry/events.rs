@@ -180,7 +180,9 @@ mod tests {
             schedule: id,
             id: made_id,
             set: queue,
+            to: None,
             due_ms: 7,
+            number: 3,
             is_caught_up: true,
         };
         let missed = JobEvent::OccurrencesMissed {

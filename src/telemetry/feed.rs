@@ -14,7 +14,8 @@ use crate::store::due_set::DueSet;
 use crate::store::queue::acknowledge::LeaseVerdict;
 use crate::store::record::short_error;
 
-/// The most events that wait to be published: some megabytes.
+/// The most events that wait to be published: some megabytes, and some tens where the targets are
+/// URLs of several KiB.
 const MAX_WAITING: usize = 4096;
 /// The most occurrences of a gap that are told, the latest ones.
 const MAX_MISSED: usize = 100;
@@ -142,9 +143,10 @@ impl<'a> Told<'a> {
                 let facts = Facts { to, due_ms, ..Facts::default() };
                 Told { facts, reason, ..told(kind, id, set) }
             }
-            JobEvent::OccurrenceMade { schedule, id, set, due_ms, is_caught_up } => {
+            JobEvent::OccurrenceMade { schedule, id, set, to, due_ms, number, is_caught_up } => {
                 let (due_ms, schedule) = (Some(due_ms), Some(schedule.as_str()));
-                let facts = Facts { due_ms, schedule, ..Facts::default() };
+                let facts =
+                    Facts { to, due_ms, schedule, occurrence: Some(number), ..Facts::default() };
                 let reason = Some(if is_caught_up { "caught_up" } else { "made" });
                 Told { facts, reason, ..told(EventKind::Scheduled, id, Some(set)) }
             }

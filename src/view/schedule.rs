@@ -6,8 +6,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{headers, key_schema, retry, text_or_base64};
-use crate::job::Confirm;
-use crate::schedule::{StoredSchedule, Timing};
+use crate::job::{Confirm, Late};
+use crate::request::NewSchedule;
+use crate::schedule::{Progress, StoredSchedule, Timing};
+use crate::store::queue::batch::Answer;
 use crate::units::show_time_ms;
 
 /// A recurring schedule, and the job of each of its occurrences.
@@ -31,6 +33,8 @@ pub struct Schedule {
     /// What becomes of an occurrence while the one before is alive: `allow` or `skip`.
     #[schema(value_type = String)]
     pub overlap: &'static str,
+    /// The due times are later than the nominal ones by less than this; null: they are the same.
+    pub spread_ms: Option<u64>,
     /// Whether the schedule is paused.
     pub paused: bool,
     /// Why the schedule is paused; null if nobody said why.
@@ -61,9 +65,17 @@ pub struct Schedule {
     pub headers: serde_json::Map<String, serde_json::Value>,
     /// The waits between attempts, as durations; empty: a single attempt.
     pub retry: Vec<String>,
+    /// Whether the waits are those of the settings, whatever these are at each attempt.
+    pub retry_is_default: bool,
     #[schema(value_type = u64)]
     pub ttr_ms: u32,
     pub confirm: Confirm,
+    /// What becomes of a job that is overdue by more than `max_late_ms` at its first attempt:
+    /// `fire`, `drop` or `dead`; null: as in the settings.
+    #[schema(value_type = Option<String>)]
+    pub late: Option<Late>,
+    /// How long a job may be overdue at its first attempt; null: as in the settings.
+    pub max_late_ms: Option<u64>,
     /// The size of the body, bytes.
     pub size: usize,
     /// When the schedule was last stored, epoch ms.
@@ -89,14 +101,23 @@ pub struct Times {
 
 impl Times {
     /// The next times of a schedule that would be stored now: at most `most` that are later than
-    /// `after_ms`, and no more than its `count`.
+    /// `after_ms`, of as many as its `count`.
     #[must_use]
     pub fn of(timing: &Timing, now_ms: i64, after_ms: i64, most: usize) -> Self {
-        let count = timing.count.map_or(most, |count| usize::try_from(count).unwrap_or(most));
-        let times = timing.timetable(now_ms);
-        let next = times.map(|times| times.upcoming(after_ms, most.min(count))).unwrap_or_default();
-        Times { next }
+        Times { next: timing.upcoming(now_ms, timing.count, (now_ms, after_ms), most) }
     }
+}
+
+/// A schedule as it was requested, before its first occurrence.
+pub(crate) fn asked_schedule(new: NewSchedule, now_ms: i64, answer: Answer) -> StoredSchedule {
+    let progress = Progress {
+        grid_ms: now_ms,
+        next_ms: answer.due_ms,
+        is_paused: new.is_paused,
+        ..Progress::default()
+    };
+    let NewSchedule { id, timing, job, from_settings, .. } = new;
+    StoredSchedule { id, timing, job, from_settings, progress }
 }
 
 impl Schedule {
@@ -118,6 +139,7 @@ impl Schedule {
             count: timing.count,
             catch_up: timing.catch_up.name(),
             overlap: timing.overlap.as_str(),
+            spread_ms: Some(timing.spread_ms).filter(|spread_ms| *spread_ms > 0),
             paused: progress.is_paused,
             reason: progress.reason.clone(),
             occurrence: progress.occurrence,
@@ -132,8 +154,11 @@ impl Schedule {
             key: job.key.as_ref().map_or(serde_json::Value::Null, |key| text_or_base64(key)),
             headers: headers(&job.headers),
             retry: retry(job, default_retry_ms),
+            retry_is_default: job.retry.is_none(),
             ttr_ms: job.ttr_ms,
             confirm: job.confirm,
+            late: job.late,
+            max_late_ms: job.max_late_ms,
             size: job.body.len(),
             created_ms: job.created_ms,
             body_base64: None,
@@ -156,7 +181,7 @@ mod tests {
 
     use super::*;
     use crate::job::{Job, JobId};
-    use crate::schedule::{Overlap, Progress};
+    use crate::schedule::Overlap;
 
     fn stored(expression: &str, zone: Option<&str>) -> StoredSchedule {
         StoredSchedule {
@@ -187,13 +212,27 @@ mod tests {
             json!({
                 "id": "report", "schedule": "0 9 * * *", "time_zone": "Europe/Berlin", "start": null,
                 "end": "2027-01-15T08:00:00.000Z", "count": 7, "catch_up": "all", "overlap": "skip",
-                "paused": false, "reason": null, "occurrence": 2, "next": [8, 9], "missed": 0,
+                "spread_ms": null, "paused": false, "reason": null, "occurrence": 2, "next": [8, 9], "missed": 0,
                 "last_ms": 5, "last_missed_ms": null, "broker": null, "exchange": null,
                 "target": null, "queue": "emails", "key": null, "headers": {}, "retry": ["2m"],
-                "ttr_ms": 30_000, "confirm": "broker", "size": 5, "created_ms": 1,
+                "retry_is_default": true, "ttr_ms": 30_000, "confirm": "broker", "late": null,
+                "max_late_ms": null, "size": 5, "created_ms": 1,
             })
         );
         assert_eq!(shown.with_body(&stored).body_base64.as_deref(), Some("aGVsbG8="));
+    }
+
+    #[test]
+    fn a_schedule_tells_the_rules_of_its_own() {
+        let mut stored = stored("@daily", None);
+        stored.timing.spread_ms = 60_000;
+        stored.job.retry = Some(vec![1_000]);
+        stored.job.late = Some(Late::Drop);
+        stored.job.max_late_ms = Some(5_000);
+        let shown = Schedule::of(&stored, Vec::new(), &[120_000]);
+        assert_eq!((shown.spread_ms, shown.max_late_ms), (Some(60_000), Some(5_000)));
+        assert_eq!((shown.retry, shown.retry_is_default), (vec!["1s".to_owned()], false));
+        assert_eq!(serde_json::to_value(shown.late).unwrap(), "drop");
     }
 
     #[test]
@@ -202,6 +241,8 @@ mod tests {
         let next = |timing: &Timing, after_ms| Times::of(timing, 1_000, after_ms, 9).next;
         assert_eq!(next(&timing, 1_000).len(), 7, "the count");
         assert_eq!(next(&timing, 3_601_000)[..2], [7_201_000, 10_801_000], "strictly later");
+        assert_eq!(next(&timing, 3_601_000).len(), 6, "one comes before");
+        assert!(next(&timing, 25_201_000).is_empty(), "all seven come before");
         timing.end_ms = Some(7_201_000);
         assert_eq!(next(&timing, 0), [3_601_000, 7_201_000]);
     }

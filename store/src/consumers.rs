@@ -115,7 +115,14 @@ impl LeaseObserver for Inner {
         let is_applied = false;
         self.observer.observe(&JobEvent::Acknowledged { queue, id, verdict, error, is_applied });
         if verdict == LeaseVerdict::Dead {
-            let (set, reason) = (Some(DueSet::Queue(queue)), DeadReason::Failed);
+            // A wait that was not begun would have ended past the expiry.
+            let reason = match action {
+                LeaseAction::Fail { wait_ms: Some(_), .. } | LeaseAction::Release { .. } => {
+                    DeadReason::Expired
+                }
+                _ => DeadReason::Failed,
+            };
+            let set = Some(DueSet::Queue(queue));
             let facts = Facts::default();
             self.observer.observe(&JobEvent::Dead { set, id, reason, error, facts });
         }

@@ -75,7 +75,8 @@ pub enum JobEvent<'a> {
         /// The verdict.
         verdict: Verdict,
     },
-    /// The store has answered a request, wherever the request came from.
+    /// The store has answered a request for a job, or an action on a job or a recurring schedule,
+    /// wherever the request came from.
     Applied {
         /// The id of the job.
         id: &'a JobId,
@@ -98,8 +99,12 @@ pub enum JobEvent<'a> {
         id: &'a JobId,
         /// The broker or queue of the job.
         set: DueSet<'a>,
+        /// The target on the broker, if known.
+        to: Option<&'a Destination>,
         /// The due time of the job, epoch ms by Redis's clock.
         due_ms: i64,
+        /// The number of the occurrence, from 1.
+        number: u64,
         /// The occurrence had been missed, and was made all the same.
         is_caught_up: bool,
     },

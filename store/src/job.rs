@@ -9,7 +9,7 @@ use bytes::Bytes;
 use dwell_core::{Destination, Headers, Properties};
 
 pub use self::id::JobId;
-pub use self::rules::{Confirm, Conflict, Due, Late, OnTimeout};
+pub use self::rules::{Confirm, Conflict, Due, Expire, Late, OnTimeout};
 pub use self::target::Target;
 pub use self::verdict::{Action, DeadReason, Verdict};
 
@@ -39,6 +39,8 @@ pub struct Job {
     pub late: Option<Late>,
     /// The job is too late if overdue by more than this, ms; `None`: `delivery.max_late`.
     pub max_late_ms: Option<u64>,
+    /// When the job expires; `None`: never.
+    pub expire: Option<Expire>,
     /// Of a job of a queue: the next step after an expired lease.
     pub on_timeout: OnTimeout,
     /// Of a job of a queue: the most hand-outs, without a wait between them, instead of the retry
@@ -56,6 +58,9 @@ pub struct Job {
     pub trace: Option<String>,
     /// The number of returns of the message to an ingest before this request.
     pub round: u32,
+    /// Of a job that debounces ([`Conflict::Debounce`]): the time of the first request, epoch ms, as
+    /// Redis stored it.
+    pub debounced_ms: Option<i64>,
     /// False for a Kafka tombstone.
     pub has_body: bool,
     /// The body, byte for byte.
@@ -88,6 +93,7 @@ impl Job {
             retry: None,
             late: None,
             max_late_ms: None,
+            expire: None,
             on_timeout: OnTimeout::Ready,
             tries: None,
             ends_ms: None,
@@ -95,6 +101,7 @@ impl Job {
             origin: String::new(),
             trace: None,
             round: 0,
+            debounced_ms: None,
             has_body: true,
             body,
         }

@@ -5,7 +5,7 @@
 //! - [`rescue`]: takes over what a claim or a lease left at its deadline.
 //! - [`retention`]: removes what a bucket may forget.
 //! - [`counts`]: counts the jobs of queues, and removes their old dead; [`counting`]: a round of counts.
-//! - [`expiry`]: ends the jobs whose own end has come.
+//! - [`expiry`]: ends the jobs whose own end has come, and those that wait past their expiry.
 //! - [`spawner`]: makes the occurrences of recurring schedules.
 
 pub mod counting;
@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use self::counts::{CountOptions, QueueCounter};
-use self::expiry::Expiry;
+use self::expiry::{Expiry, ExpiryOptions};
 use self::rescue::{Rescue, RescueOptions};
 use self::retention::{Retention, RetentionOptions};
 use self::spawner::{SpawnOptions, Spawner};
@@ -44,8 +44,8 @@ pub struct Maintenance {
     pub retention: RetentionOptions,
     /// The counts of queues.
     pub counts: Option<CountOptions>,
-    /// Whether the expiry runs.
-    pub has_expiry: bool,
+    /// The ends and the expiry of jobs.
+    pub expiry: Option<ExpiryOptions>,
     /// The occurrences of recurring schedules.
     pub spawn: Option<SpawnOptions>,
 }
@@ -74,7 +74,7 @@ impl Maintenance {
     /// The tasks. Those that are drained run until `stop`, the others until `end`.
     #[must_use]
     pub fn tasks(self, stop: &CancellationToken, end: &CancellationToken) -> Vec<Task> {
-        let Maintenance { store, fleet, rescue, retention, counts, has_expiry, spawn } = self;
+        let Maintenance { store, fleet, rescue, retention, counts, expiry, spawn } = self;
         let follows = fleet.subscribe();
         let retention = Retention::new(store.clone(), retention, follows.clone());
         let mut tasks = vec![Task::new("the retention", retention.run(end.clone()))];
@@ -82,8 +82,8 @@ impl Maintenance {
             let counter = QueueCounter::new(store.clone(), options, follows.clone());
             tasks.push(Task::new("the maintenance of queues", counter.run(end.clone())));
         }
-        if has_expiry {
-            let expiry = Expiry::new(store.clone(), follows.clone());
+        if let Some(options) = expiry {
+            let expiry = Expiry::new(store.clone(), options, follows.clone());
             tasks.push(Task::new("the expiry", expiry.run(end.clone())));
         }
         if let Some(options) = spawn {

@@ -11,6 +11,7 @@
 //! | a consumer fails the job | [`retry::wait_ms`] |
 //! | a limited target has turns | [`limit::Rate`] |
 //! | the job's own end comes | [`expiry::has_ended`] |
+//! | the job waits past its expiry | [`expiry::swept`] |
 //! | a claim finds that the record cannot be read | [`UNREADABLE`] |
 //! | occurrences of a recurring schedule are due | `occurrences::plan` |
 //!
@@ -19,8 +20,10 @@
 //! - `time_out.lua` sends held jobs back without a claim. The script knows the step and three bits
 //!   of the record alone, [`lease::time_out_code`]. A test compares the two.
 //! - `acknowledge.lua` and `fail.lua` get the answer of [`retry::wait_ms`]. Without a wait the job
-//!   dies, with the reason `failed`.
-//! - `end.lua` gets the jobs that have ended. The script checks that the record is still the same.
+//!   dies, with the reason `failed`. `acknowledge.lua` also gets [`expiry::expires_ms`]: a wait that
+//!   ends past it is not begun.
+//! - `end.lua` gets the jobs that have ended, and those that die of [`expiry::swept`]. The script
+//!   checks that the record and the state are still the same.
 //! - `claim.lua` and `pop.lua` decide what is due, by Redis's clock.
 
 pub mod attempt;
@@ -91,6 +94,8 @@ pub struct Progress<'a> {
     pub step: u16,
     /// The due time of the schedule, epoch ms.
     pub due_ms: i64,
+    /// The time from which the expiry counts if an action began it anew, epoch ms.
+    pub anew_ms: Option<i64>,
     /// The number of crashes of owners in a row.
     pub crashes: u8,
     /// The reason why the job is on its way to the dead letters.

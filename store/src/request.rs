@@ -1,13 +1,15 @@
 //! The requests to the store: a new job, a recurring schedule, or an action on either.
 
-use std::sync::Arc;
+pub(crate) mod caller;
+
 use std::time::SystemTime;
 
 use dwell_core::Destination;
 
+pub use self::caller::{Origin, OwnQueues};
 use crate::clock::ms_of;
 use crate::job::{Action, Conflict, Due, Job, JobId};
-use crate::schedule::NewSchedule;
+use crate::schedule::Timing;
 
 /// A request.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,6 +97,30 @@ pub struct NewJob {
     pub reply_to: Option<Destination>,
 }
 
+/// A request for a recurring schedule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewSchedule {
+    /// The id of the schedule.
+    pub id: JobId,
+    /// The rule for an id that exists: [`Conflict::Replace`], `Keep` or `Reject`.
+    pub conflict: Conflict,
+    /// The caller has only these queues: if a schedule or job of another owner has the id, nothing
+    /// changes.
+    pub own_queues: Option<OwnQueues>,
+    /// A schedule that is new begins paused.
+    pub is_paused: bool,
+    /// The schedule is one of the settings (`[schedules.NAME]`).
+    pub from_settings: bool,
+    /// When the schedule fires.
+    pub timing: Timing,
+    /// The job of each occurrence. `created_ms` is the time of the request.
+    pub job: Job,
+    /// The identity of the inbound message.
+    pub origin: Origin,
+    /// The destination of the verdict, on the ingest's broker.
+    pub reply_to: Option<Destination>,
+}
+
 /// An action on an existing job.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
@@ -115,45 +141,6 @@ pub struct Act {
     pub origin: Origin,
     /// The destination of the verdict, on the ingest's broker.
     pub reply_to: Option<Destination>,
-}
-
-/// The queues of a caller that has neither all queues nor a target on a broker: the store compares
-/// them with the owner of the job in the same step that changes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnQueues(Arc<str>);
-
-impl OwnQueues {
-    /// The queues of these names and patterns; `*` in a pattern is any characters.
-    pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        // No queue has a name with a space.
-        let names: Vec<&str> =
-            names.into_iter().filter(|name| !name.contains(char::is_whitespace)).collect();
-        OwnQueues(names.join(" ").into())
-    }
-
-    /// All queues.
-    #[must_use]
-    pub fn any() -> Self {
-        OwnQueues::new(["*"])
-    }
-
-    /// The names in the notation of the scripts.
-    pub(crate) fn text(&self) -> &str {
-        &self.0
-    }
-}
-
-/// The identity of an inbound message, by which a redelivery changes nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Origin {
-    /// A hash of broker, position and more; random if the broker reports nothing that a redelivery
-    /// has in common.
-    pub fingerprint: [u8; 8],
-    /// The message may be a redelivery: look up its fingerprint among the applied ones.
-    pub check: bool,
-    /// True for a message, which may be redelivered after later ones. False for a call, which
-    /// nobody repeats after its answer.
-    pub is_message: bool,
 }
 
 /// The attempt that a consumer names, from its message. If the job has another one, the answer is
@@ -240,14 +227,5 @@ impl AttemptRef {
     #[must_use]
     pub fn new(due: SystemTime, number: u32) -> Self {
         AttemptRef { due_ms: ms_of(due), number }
-    }
-}
-
-impl Origin {
-    /// The identity of a call: random, and looked up all the same, because a call without an answer
-    /// is repeated.
-    #[must_use]
-    pub fn of_call() -> Self {
-        Origin { fingerprint: rand::random(), check: true, is_message: false }
     }
 }

@@ -1,10 +1,11 @@
 //! A recurring schedule: when it fires, and the job of each of its occurrences.
 
-use dwell_core::Destination;
 use dwell_schedule::{CatchUp, Expression, ParseError, Timetable, Zone};
 
-use crate::job::{Conflict, Job, JobId};
-use crate::request::{Origin, OwnQueues};
+use crate::job::{Job, JobId};
+
+/// The most bytes of the reason of a pause.
+pub const MAX_REASON_BYTES: usize = 1000;
 
 /// When a schedule fires, as it was requested.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,30 +49,6 @@ impl Overlap {
             Overlap::Skip => "skip",
         }
     }
-}
-
-/// A request for a recurring schedule.
-#[derive(Debug, Clone, PartialEq)]
-pub struct NewSchedule {
-    /// The id of the schedule.
-    pub id: JobId,
-    /// The rule for an id that exists: [`Conflict::Replace`], `Keep` or `Reject`.
-    pub conflict: Conflict,
-    /// The caller has only these queues: if a schedule or job of another owner has the id, nothing
-    /// changes.
-    pub own_queues: Option<OwnQueues>,
-    /// A schedule that is new begins paused.
-    pub is_paused: bool,
-    /// The schedule is one of the settings (`[schedules.NAME]`).
-    pub from_settings: bool,
-    /// When the schedule fires.
-    pub timing: Timing,
-    /// The job of each occurrence. `created_ms` is the time of the request.
-    pub job: Job,
-    /// The identity of the inbound message.
-    pub origin: Origin,
-    /// The destination of the verdict, on the ingest's broker.
-    pub reply_to: Option<Destination>,
 }
 
 /// A schedule as it is stored.
@@ -132,6 +109,25 @@ impl Timing {
             grid_ms,
         )
     }
+
+    /// The next nominal times at `now_ms` that are later than `after_ms`, epoch ms: at most `most`,
+    /// and of the first `left` from now on. `grid_ms`: see [`Progress::grid_ms`].
+    #[must_use]
+    pub fn upcoming(
+        &self,
+        grid_ms: i64,
+        left: Option<u64>,
+        (now_ms, after_ms): (i64, i64),
+        most: usize,
+    ) -> Vec<i64> {
+        let Ok(times) = self.timetable(grid_ms) else { return Vec::new() };
+        let most = left.map_or(most, |left| {
+            // What comes before uses up a part. Of a very long gap only so many are counted.
+            let before = times.gap(now_ms.saturating_add(1), after_ms).count;
+            usize::try_from(left.saturating_sub(before)).map_or(most, |left| most.min(left))
+        });
+        times.upcoming(after_ms, most)
+    }
 }
 
 impl StoredSchedule {
@@ -147,11 +143,17 @@ impl StoredSchedule {
         self.timing.count.map(|count| count.saturating_sub(self.progress.counted))
     }
 
-    /// The next nominal times that are later than `after_ms`, epoch ms: at most `most`, and no more
-    /// than are left; also of a paused schedule.
+    /// The next nominal times that are later than now, epoch ms: at most `most`, and no more than
+    /// are left; also of a paused schedule.
     #[must_use]
-    pub fn upcoming(&self, after_ms: i64, most: usize) -> Vec<i64> {
-        let left = self.left().map_or(most, |left| usize::try_from(left).unwrap_or(most));
-        self.timetable().map(|times| times.upcoming(after_ms, most.min(left))).unwrap_or_default()
+    pub fn upcoming(&self, now_ms: i64, most: usize) -> Vec<i64> {
+        self.upcoming_after(now_ms, now_ms, most)
+    }
+
+    /// As [`upcoming`](StoredSchedule::upcoming), of times later than `after_ms`. Those between now
+    /// and then use up what is left.
+    #[must_use]
+    pub fn upcoming_after(&self, now_ms: i64, after_ms: i64, most: usize) -> Vec<i64> {
+        self.timing.upcoming(self.progress.grid_ms, self.left(), (now_ms, after_ms), most)
     }
 }

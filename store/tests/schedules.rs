@@ -8,9 +8,11 @@ use dwell_core::Destination;
 use dwell_schedule::{CatchUp, Expression};
 use dwell_store::config::Redis;
 use dwell_store::job::{Action, Conflict, Due, Job, JobId, Verdict};
-use dwell_store::request::{Act, NewJob, Origin, OwnQueues};
-use dwell_store::schedule::{NewSchedule, Overlap, Timing};
+use dwell_store::request::{Act, NewJob, NewSchedule, Origin, OwnQueues};
+use dwell_store::schedule::{Overlap, Timing};
+use dwell_store::store::admin::fsck::{self, FsckRules, Problem};
 use dwell_store::store::error::Class;
+use dwell_store::store::meta::SweepRules;
 use dwell_store::store::queue::batch::{Answer, RequestRef};
 use dwell_store::store::{Store, Unobserved};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
@@ -21,7 +23,7 @@ const FAR: Due = Due::At(4_000_000_000_000);
 const START: i64 = 4_000_000_000_000;
 
 struct Fixture {
-    _server: RedisServer,
+    server: RedisServer,
     store: Store,
     raw: MultiplexedConnection,
 }
@@ -34,7 +36,7 @@ impl Fixture {
         let store = Store::open(&settings, &brokers, Arc::new(Unobserved)).await.unwrap();
         let client = redis::Client::open(server.url()).unwrap();
         let raw = client.get_multiplexed_async_connection().await.unwrap();
-        Fixture { _server: server, store, raw }
+        Fixture { server, store, raw }
     }
 
     async fn apply(&self, asked: &[RequestRef<'_>]) -> Vec<Answer> {
@@ -66,6 +68,20 @@ impl Fixture {
             self.raw(&["HLEN", keys.schedule_states(0)]).await,
             self.raw(&["ZCARD", keys.schedule_times(0)]).await,
         ]
+    }
+
+    /// The findings of fsck: the problem, the id, and whether it was repaired.
+    async fn fsck(&self, repair: bool) -> Vec<(Problem, String, bool)> {
+        let settings = Redis { buckets: 1, ..Redis::new(self.server.url()) };
+        let sweep = SweepRules::DEFAULT;
+        let rules = FsckRules { lease_ms: 60_000, retry_ms: Vec::new(), sweep, repair };
+        let mut found = Vec::new();
+        fsck::run(&settings, rules, &mut |finding| {
+            found.push((finding.problem, finding.id, finding.repaired));
+        })
+        .await
+        .unwrap();
+        found
     }
 
     async fn has_job(&self, id: &str) -> bool {
@@ -380,4 +396,58 @@ async fn an_occurrence_that_is_out_goes_on_when_its_schedule_ends() {
     assert_eq!(cancelled, (Verdict::InFlight, Some(START)));
     assert_eq!(fixture.counts().await, [0, 0, 0], "it is ended all the same");
     assert!(fixture.has_job(&format!("a@{fired}")).await);
+}
+
+#[tokio::test]
+async fn fsck_repairs_the_times_and_leaves_what_it_cannot_read() {
+    let fixture = Fixture::new().await;
+    for (number, name) in (1..).zip(["early", "lost", "damaged", "sound"]) {
+        fixture.put(&new(name, number)).await;
+    }
+    fixture.put(&NewSchedule { is_paused: true, ..new("paused", 9) }).await;
+    assert!(fixture.fsck(false).await.is_empty());
+    let keys = fixture.store.keys().clone();
+    let (times, states) = (keys.schedule_times(0), keys.schedule_states(0));
+    let _: i64 = fixture.raw(&["ZADD", times, "5", "early", "6", "nobody"]).await;
+    let _: i64 = fixture.raw(&["ZREM", times, "lost"]).await;
+    let _: i64 = fixture.raw(&["ZADD", times, "7", "paused"]).await;
+    let _: i64 = fixture.raw(&["HSET", states, "damaged", "?", "gone", "?"]).await;
+    let expected = |repaired: bool| {
+        [
+            (Problem::IndexWithoutRecord, "nobody".to_owned(), repaired),
+            (Problem::StateWithoutRecord, "gone".to_owned(), repaired),
+            (Problem::UnreadableRecord, "damaged".to_owned(), false),
+            (Problem::ScheduleTime, "early".to_owned(), repaired),
+            (Problem::ScheduleTime, "lost".to_owned(), repaired),
+            (Problem::ScheduleTime, "paused".to_owned(), repaired),
+        ]
+    };
+    for repair in [false, true] {
+        let mut found = fixture.fsck(repair).await;
+        found.sort_by(|one, other| (one.0.as_str(), &one.1).cmp(&(other.0.as_str(), &other.1)));
+        let mut expected = expected(repair).to_vec();
+        expected.sort_by(|one, other| (one.0.as_str(), &one.1).cmp(&(other.0.as_str(), &other.1)));
+        assert_eq!(found, expected);
+    }
+    let left = [(Problem::UnreadableRecord, "damaged".to_owned(), false)];
+    assert_eq!(fixture.fsck(true).await, left);
+    let early: i64 = fixture.raw(&["ZSCORE", times, "early"]).await;
+    assert_eq!((early, fixture.counts().await), (START, [5, 5, 4]));
+}
+
+#[tokio::test]
+async fn a_key_of_a_wrong_type_fails_before_anything_is_written() {
+    let fixture = Fixture::new().await;
+    fixture.put(&new("a", 1)).await;
+    let keys = fixture.store.keys().clone();
+    let _: i64 = fixture.raw(&["UNLINK", keys.schedule_times(0)]).await;
+    let _: i64 = fixture.raw(&["HSET", keys.schedule_times(0), "a", "b"]).await;
+    let other = NewSchedule { job: Job::for_queue("jobs", "y"), ..new("a", 2) };
+    let asked = [RequestRef::NewSchedule(&other)];
+    let refused = fixture.store.queue.apply(&asked, &[]).await.answers.remove(0).unwrap_err();
+    assert!(refused.is_unreadable(), "{refused}");
+    let found = fixture.fsck(true).await;
+    assert_eq!(found[0], (Problem::WrongType, keys.schedule_times(0).to_owned(), true));
+    assert_eq!(found[1], (Problem::ScheduleTime, "a".to_owned(), true));
+    assert_eq!(fixture.put(&other).await, (Verdict::Replaced, Some(START)));
 }

@@ -72,13 +72,13 @@ def keyboard(address, job):
 
 
 @story
-def everywhere(address, job, dead, queue):
+def everywhere(address, job, dead, queue, schedule):
     """Each page in each theme, wide and narrow: axe-core finds nothing, and nothing sticks out."""
     with browser() as chromium:
         for theme in ("light", "dark"):
             for width in (1280, PHONE):
                 with dashboard(address, theme=theme, width=width, chromium=chromium) as page:
-                    for where, title in [("#/", "Overview"), ("#/jobs", "Jobs"), (f"#/jobs/{job}", f"Job {job}"), (f"#/jobs/{dead}", f"Job {dead}"), ("#/queues", "Queues"), (f"#/queues/{queue}", f"Queue {queue}"), ("#/dead", "Dead letters"), ("#/nowhere", "There is no such page")]:
+                    for where, title in [("#/", "Overview"), ("#/jobs", "Jobs"), (f"#/jobs/{job}", f"Job {job}"), (f"#/jobs/{dead}", f"Job {dead}"), ("#/queues", "Queues"), (f"#/queues/{queue}", f"Queue {queue}"), ("#/schedules", "Schedules"), (f"#/schedules/{schedule}", f"Schedule {schedule}"), (f"#/schedules/{schedule}/edit", f"Edit schedule {schedule}"), ("#/new-schedule", "New schedule"), ("#/dead", "Dead letters"), ("#/nowhere", "There is no such page")]:
                         go(page, where)
                         heading(page, title)
                         expect(page.get_by_text("Loading…").filter(visible=True)).to_have_count(0)
@@ -90,7 +90,7 @@ def everywhere(address, job, dead, queue):
                             page.set_viewport_size({"width": SMALLEST, "height": 640})
                             fits(page)
                             page.set_viewport_size({"width": PHONE, "height": 900})
-                    for where, button in [(f"#/jobs/{job}", "Reschedule"), (f"#/queues/{queue}", "Purge")]:
+                    for where, button in [(f"#/jobs/{job}", "Reschedule"), (f"#/queues/{queue}", "Purge"), (f"#/schedules/{schedule}", "Resume")]:
                         go(page, where)
                         page.get_by_role("button", name=button).click()
                         expect(page.get_by_role("dialog")).to_be_visible()

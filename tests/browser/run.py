@@ -7,9 +7,10 @@ import dead
 import jobs
 import pace
 import queues
+import schedules
 import state
 
-STORIES = {name: story for module in (access, dead, jobs, pace, queues, state) for name, story in vars(module).items() if getattr(story, "is_story", False)}
+STORIES = {name: story for module in (access, dead, jobs, pace, queues, schedules, state) for name, story in vars(module).items() if getattr(story, "is_story", False)}
 
 name, address, *arguments = sys.argv[1:]
 STORIES[name](address, *arguments)

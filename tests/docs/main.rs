@@ -8,4 +8,5 @@ mod codes;
 mod commands;
 mod links;
 mod pages;
+mod schedules;
 mod settings;

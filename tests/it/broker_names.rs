@@ -20,7 +20,7 @@ const ALLOWED: [(&str, &str, &str); 10] = [
     ),
     ("src/http/api/openapi.rs", "for Kafka, RabbitMQ and NATS JetStream", "describes the product"),
     ("src/http/server/trace.rs", "info_span!(\"http\"", "a span of Dwell's own API"),
-    ("src/config/resolve.rs", "\"limits\", \"http\"", "the section of Dwell's own API"),
+    ("src/config/resolve.rs", "\"http\",", "the section of Dwell's own API"),
     (
         "src/config/resolve/listeners.rs",
         "read::<Http>(&[\"http\"])",

@@ -210,7 +210,7 @@ fn packages_name_only_what_is_beneath_them() {
         ("core", &[]),
         ("schedule", &["dwell-core"]),
         ("store", &["dwell-core", "dwell-schedule"]),
-        ("engine", &["dwell-core", "dwell-store"]),
+        ("engine", &["dwell-core", "dwell-schedule", "dwell-store"]),
         ("connectors", &["dwell-core"]),
         (".", &["dwell-connectors", "dwell-schedule", "dwell-store"]),
     ];

@@ -4,8 +4,9 @@ use std::time::SystemTime;
 
 use dwell_schedule::{CatchUp, Expression, ParseError, Zone};
 use dwell_store::job::{Conflict, Due, Job, JobId};
+use dwell_store::request::NewSchedule;
 use dwell_store::request::Origin;
-use dwell_store::schedule::{NewSchedule, Overlap, Timing};
+use dwell_store::schedule::{Overlap, Timing};
 use dwell_store::store::error::StoreError;
 use dwell_store::store::queue::batch::{Answer, RequestRef};
 
@@ -104,7 +105,8 @@ impl Recurring {
         self
     }
 
-    /// The same with this rule for an id that exists. Default: replace.
+    /// The same with this rule for an id that exists. Default: replace; a schedule does not debounce,
+    /// and [`Conflict::Debounce`] replaces.
     pub fn on_conflict(mut self, conflict: Conflict) -> Recurring {
         self.new.conflict = conflict;
         self

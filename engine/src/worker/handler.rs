@@ -109,7 +109,14 @@ mod tests {
     fn action_after(ended: Ended, wait_ms: Option<u64>, is_draining: bool) -> LeaseAction {
         action_of(
             ended,
-            &Lease { nonce: [0; 8], ttr_ms: 1, wait_ms, queue: "q".to_owned(), seal: [0; 8] },
+            &Lease {
+                nonce: [0; 8],
+                ttr_ms: 1,
+                wait_ms,
+                expires_ms: None,
+                queue: "q".to_owned(),
+                seal: [0; 8],
+            },
             is_draining,
         )
     }

@@ -9,9 +9,11 @@ use dwell_store::events::{JobEvent, Observer, log};
 use dwell_store::fleet::{Fleet, entry};
 use dwell_store::maintenance::Maintenance;
 use dwell_store::maintenance::counts::CountOptions;
+use dwell_store::maintenance::expiry::{EXPIRY_INTERVAL, ExpiryOptions};
 use dwell_store::maintenance::rescue::RescueOptions;
 use dwell_store::maintenance::retention::RetentionOptions;
 use dwell_store::maintenance::spawner::SpawnOptions;
+use dwell_store::policy::late::LateRules;
 use dwell_store::store::due_set::DueSet;
 use dwell_store::store::wake_up::WakeUp;
 use tokio::sync::watch;
@@ -60,7 +62,11 @@ pub(super) fn maintenance(
         retention: RetentionOptions::Defaults,
         counts: Some(CountOptions { dead_retention_ms: Arc::new(of_queue), observer: None }),
         // Only the listeners of a sidecar give jobs an end of their own.
-        has_expiry: false,
+        expiry: Some(ExpiryOptions {
+            interval: EXPIRY_INTERVAL,
+            late: LateRules::default(),
+            observer: Arc::new(Logged),
+        }),
         spawn: Some(spawn),
     }
 }

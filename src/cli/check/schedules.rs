@@ -10,8 +10,9 @@ use super::Check;
 use crate::clock;
 use crate::config::Settings;
 use crate::fleet::serves;
+use crate::request::NewSchedule;
 use crate::request::{RequestRules, declared_schedule};
-use crate::schedule::{NewSchedule, StoredSchedule};
+use crate::schedule::StoredSchedule;
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
@@ -151,7 +152,8 @@ fn listed(names: &[String]) -> String {
     format!("{}: {}{more}", names.len(), shown.join(" "))
 }
 
-/// Schedules of brokers and queues that neither these settings nor a living instance have.
+/// Schedules of brokers that neither these settings nor a living instance have, and of queues that
+/// neither these settings declare nor a living worker works.
 async fn unserved(store: &Store, settings: &Settings) -> Result<Vec<Check>, StoreError> {
     let living = store.living().await?;
     let is_served = |set: DueSet<'_>| {
@@ -162,13 +164,17 @@ async fn unserved(store: &Store, settings: &Settings) -> Result<Vec<Check>, Stor
         is_own || living.iter().any(|entry| serves(entry, &set.name()))
     };
     let check = |(set, count): (String, u64)| {
-        let owner = match DueSet::named(&set) {
-            DueSet::Broker(broker) => format!("broker `{broker}`"),
-            DueSet::Queue(queue) => format!("queue `{queue}`"),
+        let (owner, which) = match DueSet::named(&set) {
+            DueSet::Broker(broker) => {
+                (format!("broker `{broker}`"), "neither these settings nor a living instance have")
+            }
+            // Sidecars do not tell the queues that they declare.
+            DueSet::Queue(queue) => (
+                format!("queue `{queue}`"),
+                "these settings do not declare and no living worker works; another sidecar may declare it",
+            ),
         };
-        let detail = format!(
-            "{count} recurring schedules wait for the {owner}, which neither these settings nor a living instance have"
-        );
+        let detail = format!("{count} recurring schedules wait for the {owner}, which {which}");
         let hint = format!("add the {owner} to the settings again, or cancel the schedules");
         Check::warning("redis.stranded", detail, hint)
     };

@@ -11,17 +11,19 @@ use crate::cli::send::body;
 use crate::cli::table::clean;
 use crate::config::Settings;
 use crate::job::{JobId, Verdict};
+use crate::request::NewSchedule;
 use crate::request::{Code, Rejection, Request, RequestRules, schedule_from_fields};
-use crate::schedule::NewSchedule;
 use crate::store::Store;
 use crate::store::error::ErrorKind;
-use crate::units::quote;
+use crate::view::{self, asked_schedule};
 
-/// Stores the schedule and prints what stands. Exits with 2 for a conflict.
+/// Stores the schedule and prints what stands, with its next times after `from_ms`, epoch ms. Exits
+/// with 2 for a conflict.
 pub(super) async fn run(
     common: &Common,
     args: &Args,
     id: &JobId,
+    from_ms: Option<i64>,
     store: &Store,
     settings: &Settings,
 ) -> Result<Exit, Stop> {
@@ -32,7 +34,7 @@ pub(super) async fn run(
     let new = new.map_err(|rejection| refused(&rejection))?;
     let new = NewSchedule { is_paused: args.job.paused, ..new };
     let retry_ms = &settings.delivery.retry;
-    let answer = apply(store, retry_ms, Request::NewSchedule(Box::new(new))).await;
+    let answer = apply(store, retry_ms, Request::NewSchedule(Box::new(new.clone()))).await;
     let answer = answer.map_err(|error| match error.kind() {
         ErrorKind::Rejected => refused(&Rejection::new(Code::BadSchedule, error.message)),
         _ => error.into(),
@@ -45,12 +47,10 @@ pub(super) async fn run(
         };
         return Err(Stop::because(Exit::NotFound, rejection.to_string(), "nothing changed"));
     }
-    let found = found.ok_or_else(|| {
-        let message =
-            format!("the schedule {} was stored, and has ended since", quote(id.as_str()));
-        Stop::because(Exit::NotFound, message, "")
-    })?;
-    let schedule = args.view(&found, now_ms, retry_ms);
+    // The schedule may be over already.
+    let found = found.unwrap_or_else(|| asked_schedule(new, now_ms, answer));
+    let next = found.upcoming_after(now_ms, from_ms.unwrap_or(now_ms), args.next);
+    let schedule = view::Schedule::of(&found, next, retry_ms);
     let text = format!("{}: {}", clean(&schedule.id), answer.verdict.as_str());
     common.answer(&schedule, &format!("{text}\n{}", shown(&schedule, now_ms)))?;
     Ok(Exit::Ok)
@@ -74,9 +74,12 @@ fn request(
         ("catch-up", job.catch_up),
         ("overlap", job.overlap),
         ("spread", job.spread),
+        ("expire", job.expire),
         ("retry", job.retry),
         ("ttr", job.ttr),
         ("confirm", job.confirm),
+        ("late", job.late),
+        ("max-late", job.max_late),
         ("on-conflict", job.on_conflict),
     ]));
     let message = Message::new(body(job.body.as_deref().unwrap_or_default(), max_body)?);

@@ -21,6 +21,7 @@ pub(super) fn shown(schedule: &view::Schedule, now_ms: i64) -> String {
         ("state", Some(state)),
         ("catch up", Some(schedule.catch_up.to_owned())),
         ("overlap", Some(schedule.overlap.to_owned())),
+        ("spread", schedule.spread_ms.map(show_duration_ms)),
         ("occurrences", Some(schedule.occurrence.to_string())),
         ("last", schedule.last_ms.map(time)),
         ("missed", Some(schedule.missed.to_string())),
@@ -29,9 +30,11 @@ pub(super) fn shown(schedule: &view::Schedule, now_ms: i64) -> String {
         ("exchange", schedule.exchange.clone().filter(|exchange| !exchange.is_empty())),
         ("target", schedule.target.clone()),
         ("queue", schedule.queue.clone()),
-        ("retry", Some(retry(&schedule.retry))),
+        ("retry", Some(retry(schedule))),
         ("ttr", Some(show_duration_ms(schedule.ttr_ms.into()))),
-        ("confirm", Some(format!("{:?}", schedule.confirm).to_lowercase())),
+        ("confirm", Some(confirm(schedule))),
+        ("late", schedule.late.map(|late| format!("{late:?}").to_lowercase())),
+        ("max late", schedule.max_late_ms.map(show_duration_ms)),
         ("size", Some(show_size(schedule.size as u64))),
         ("stored", Some(time(schedule.created_ms))),
     ];
@@ -55,8 +58,20 @@ pub(super) fn lines(times: &[i64], now_ms: i64) -> String {
     }
 }
 
-fn retry(waits: &[String]) -> String {
-    if waits.is_empty() { "none".to_owned() } else { waits.join(", ") }
+fn retry(schedule: &view::Schedule) -> String {
+    let waits = match &schedule.retry[..] {
+        [] => "none".to_owned(),
+        waits => waits.join(", "),
+    };
+    if schedule.retry_is_default { format!("{waits}, by the settings") } else { waits }
+}
+
+fn confirm(schedule: &view::Schedule) -> String {
+    match schedule.queue {
+        // The consumer of a queue always confirms.
+        Some(_) => "consumer".to_owned(),
+        None => format!("{:?}", schedule.confirm).to_lowercase(),
+    }
 }
 
 fn at(ms: i64, now_ms: i64) -> String {

@@ -127,14 +127,17 @@ impl Resolver<'_> {
                     self.check_exchange(&format!("{key}.exchange"), &ingest, broker);
                 }
             }
-            if let Some(name) = ingest.due_header.as_deref() {
-                self.check(&format!("{key}.due_header"), rules::header_name(name));
+            let own_headers =
+                [("due_header", &ingest.due_header), ("expire_header", &ingest.expire_header)];
+            for (field, name) in own_headers {
+                let Some(name) = name.as_deref() else { continue };
+                self.check(&format!("{key}.{field}"), rules::header_name(name));
                 if crate::request::is_read_already(name) {
                     let wrong = (
                         format!("{name} is a header that Dwell reads or sets by itself"),
                         "name a header of the producers' own".to_owned(),
                     );
-                    self.note(&format!("{key}.due_header"), wrong);
+                    self.note(&format!("{key}.{field}"), wrong);
                 }
             }
             // The only place that names the expired queue.

@@ -77,6 +77,7 @@ fn every_rule_is_kept() {
         ),
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nmax_age = \"0\"", "ingest.z.max_age", "too small"),
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\ndue_header = \"Delay-Until\"", "ingest.z.due_header", "by itself"),
+        ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nexpire_header = \"Delay-Expire\"", "ingest.z.expire_header", "by itself"),
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\ndue_header = \"X-Delay\"", "ingest.z.due_header", "by itself"),
         ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\ndue_header = \"eta: \"", "ingest.z.due_header", "no header has this name"),
         (other("kafka", "bootstrap = \"h\"", "topic = \"^delay.*\"").as_str(), "ingest.z.topic", "cannot be read: `^delay.*` is a pattern"),

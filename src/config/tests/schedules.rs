@@ -28,6 +28,7 @@ retry = []
 confirm = "consumer"
 late = "drop"
 max_late = "1h"
+expire = "1d"
 body = "{}"
 
 [schedules."every ten.seconds"]
@@ -61,6 +62,7 @@ body_base64 = "AAE="
             "confirm=consumer",
             "late=drop",
             "max-late=1h",
+            "expire=1d",
         ]
     );
     assert_eq!(
@@ -105,8 +107,8 @@ fn each_mistake_of_a_schedule_is_told() {
         ("[schedules.a]\nschedule = 3\nqueue = \"q\"", "schedules.a.schedule", "text"),
         (
             "[schedules.a]\nschedule = \"0 0 30 2 *\"\nqueue = \"q\"",
-            "schedules.a",
-            "has no time from now on",
+            "schedules.a.schedule",
+            "never fires",
         ),
         (
             "[schedules.a]\nschedule = \"@daily\"\nqueue = \"q\"\ntime_zone = \"Mars\"",
@@ -208,7 +210,7 @@ fn no_schedule_has_the_id_of_an_occurrence() {
 #[test]
 fn all_mistakes_of_all_schedules_are_told_at_once() {
     let text = "[schedules.a]\nschedule = \"@dayly\"\ntime_zone = \"Mars\"\nend = \"late\"\nlate = \"no\"\nqueue = \"none\"\n\
-                [schedules.b]\nschedule = \"* * *\"\ntarget = \"bills\"\nmax_late = \"x\"";
+                [schedules.b]\nschedule = \"* * *\"\ntarget = \"bills\"\nmax_late = \"x\"\nttr = \"13h\"";
     let problems = with_queue(text).problems();
     let mut keys: Vec<&str> = problems.iter().map(|problem| problem.key.as_str()).collect();
     keys.sort_unstable();
@@ -221,6 +223,7 @@ fn all_mistakes_of_all_schedules_are_told_at_once() {
         "schedules.b.max_late",
         "schedules.b.schedule",
         "schedules.b.target",
+        "schedules.b.ttr",
     ];
     assert_eq!(keys, wanted, "{problems:#?}");
 }

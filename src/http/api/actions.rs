@@ -80,7 +80,7 @@ pub(super) async fn cancel(
 #[utoipa::path(patch, path = "/v1/jobs/{id}", tag = "jobs", params(InPath), request_body = NewTime, responses(
     (status = 200, body = view::ActionResult, description = "`rescheduled`"),
     (status = 404, body = view::ActionResult, description = "`not_found`"),
-    (status = 409, body = view::ActionResult, description = "`in_flight` (nothing changed), `dead`, or `fired`"),
+    (status = 409, body = view::ActionResult, description = "`in_flight` (nothing changed), `dead`, `fired`, or `waiting` (the id is that of a recurring schedule)"),
 ))]
 pub(super) async fn reschedule(
     State(api): State<Api>,
@@ -109,6 +109,8 @@ pub(super) async fn reschedule(
     (status = 200, body = view::ActionResult, description = "`firing`"),
     (status = 404, body = view::ActionResult, description = "`not_found`"),
     (status = 409, body = view::ActionResult, description = "`in_flight`, `dead`, or `fired`"),
+    (status = 429, body = Problem, content_type = "application/problem+json", description = "`queue_full`: the id is that of a recurring schedule, whose queue has `max_jobs` jobs",
+        headers(("retry-after" = String, description = "When to try again, in seconds"))),
 ))]
 pub(super) async fn fire(
     State(api): State<Api>,
@@ -122,7 +124,7 @@ pub(super) async fn fire(
 #[utoipa::path(post, path = "/v1/jobs/{id}/finish", tag = "jobs", params(InPath), request_body = Option<Seen>, responses(
     (status = 200, body = view::ActionResult, description = "`finished`"),
     (status = 404, body = view::ActionResult, description = "`not_found`, also for a schedule that was never attempted"),
-    (status = 409, body = view::ActionResult, description = "`stale`, or `fired`"),
+    (status = 409, body = view::ActionResult, description = "`stale`, `fired`, or `waiting` (the id is that of a recurring schedule)"),
 ))]
 pub(super) async fn finish(
     State(api): State<Api>,
@@ -137,7 +139,7 @@ pub(super) async fn finish(
 #[utoipa::path(post, path = "/v1/jobs/{id}/fail", tag = "jobs", params(InPath), request_body = Option<Seen>, responses(
     (status = 200, body = view::ActionResult, description = "`failed`"),
     (status = 404, body = view::ActionResult, description = "`not_found`, also for a schedule that was never attempted"),
-    (status = 409, body = view::ActionResult, description = "`waiting` (no attempt is in flight), `stale`, `dead`, or `fired`"),
+    (status = 409, body = view::ActionResult, description = "`waiting` (no attempt is in flight, or the id is that of a recurring schedule), `stale`, `dead`, or `fired`"),
 ))]
 pub(super) async fn fail(
     State(api): State<Api>,
@@ -152,7 +154,7 @@ pub(super) async fn fail(
 #[utoipa::path(post, path = "/v1/jobs/{id}/requeue", tag = "jobs", params(InPath), responses(
     (status = 200, body = view::ActionResult, description = "`requeued`"),
     (status = 404, body = view::ActionResult, description = "`not_found`"),
-    (status = 409, body = view::ActionResult, description = "`waiting` (the job is not dead), or `fired`"),
+    (status = 409, body = view::ActionResult, description = "`waiting` (the job is not dead, or the id is that of a recurring schedule), or `fired`"),
 ))]
 pub(super) async fn requeue(
     State(api): State<Api>,

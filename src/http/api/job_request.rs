@@ -66,8 +66,14 @@ pub(super) struct NewJobRequest {
     late: Option<String>,
     /// How long the job may be overdue at its first attempt
     max_late: Option<Text>,
-    /// What happens if the id exists: `replace`, `keep` or `reject`
+    /// The job is dead, with the reason `expired`, if it is not delivered within this from its due
+    /// time; or the time, as in `until` (not of a schedule)
+    #[schema(example = "1h")]
+    expire: Option<Text>,
+    /// What happens if the id exists: `replace`, `keep`, `reject` or `debounce`
     on_conflict: Option<String>,
+    /// With `debounce`: the longest time from the first request to the due time
+    max_wait: Option<Text>,
     /// The body as text. Either this or `body_base64`
     body: Option<String>,
     /// The body in base64
@@ -157,7 +163,9 @@ impl NewJobRequest {
             ("confirm", self.confirm),
             ("late", self.late),
             ("max-late", text(self.max_late)),
+            ("expire", text(self.expire)),
             ("on-conflict", self.on_conflict),
+            ("max-wait", text(self.max_wait)),
         ];
         Ok((given(fields), message))
     }

@@ -3,7 +3,7 @@
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::schedules::{self, list, many, preview, put, show};
+use super::schedules;
 use super::state::Api;
 use super::{actions, events, horizon, jobs, leases, new_jobs, pop, queues, stats};
 

@@ -29,6 +29,18 @@ const DEFAULT_NEXT: usize = 5;
 /// The most next times of an answer.
 const MAX_NEXT: usize = 1000;
 
+/// The schedule in the body of a `PUT`, for `crate::fuzz`.
+#[cfg(feature = "fuzz")]
+pub(super) fn read(
+    body: &[u8],
+    id: &JobId,
+    rules: &crate::request::RequestRules,
+    now_ms: i64,
+) -> Option<crate::request::NewSchedule> {
+    let request = super::extract::read::<request::NewScheduleRequest>(body).ok()?;
+    request.read(id, rules, now_ms).ok()
+}
+
 /// The number of next times to show.
 fn next_count(next: Option<usize>) -> Result<usize, Problem> {
     match next.unwrap_or(DEFAULT_NEXT) {

@@ -194,7 +194,7 @@ mod tests {
         for reason in DeadReason::ALL {
             assert!(words.contains(&format!("\n  {}: [", reason.as_str())), "{reason:?}");
         }
-        // The dashboard schedules nothing.
+        // The dashboard schedules no job, and the answer to a stored schedule is the schedule.
         let of_schedule = [V::Added, V::Replaced, V::Duplicate, V::Kept, V::Conflict];
         for verdict in V::ALL.into_iter().filter(|verdict| !of_schedule.contains(verdict)) {
             assert!(words.contains(&format!("\n    {}: ", verdict.as_str())), "{verdict:?}");

@@ -34,7 +34,8 @@ fn hourly<'a>(names: &[&'a str]) -> Vec<(&'a str, &'static str, &'static str)> {
 
 /// What puts requests into the store, as an instance has it.
 async fn apply(redis: &RedisServer) -> Apply {
-    let open = Store::open(&Redis::new(redis.url()), &[], Arc::new(Unobserved));
+    let settings = Redis::new(redis.url());
+    let open = Store::open(&settings, &[], Arc::new(Unobserved));
     let store = Arc::new(open.await.unwrap());
     let events = Events::new(Metrics::new(["main"], ["in"]));
     let consumers =
@@ -167,4 +168,49 @@ async fn an_instance_that_delivers_nothing_stores_none_and_keeps_its_own_alive()
     );
     assert!(found(&apply, "kept").await.is_some(), "the settings of a living instance have it");
     assert_eq!(found(&apply, "never").await, None);
+}
+
+#[tokio::test]
+async fn an_instance_that_was_away_puts_back_what_was_ended_and_leaves_what_others_changed() {
+    let redis = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let apply = apply(&redis).await;
+    // Its own clock does not tell that it was away.
+    let mut away = DeclaredSchedules {
+        ttl: Duration::from_secs(3600),
+        ..DeclaredSchedules::new(&apply, &settings(&redis, &hourly(&["ended", "changed"])), true)
+    };
+    away.round().await.unwrap();
+    away.round().await.unwrap();
+    let mut set = hourly(&["changed"]);
+    set.push(("changed", "body", "new"));
+    let mut newer = DeclaredSchedules {
+        ttl: Duration::from_secs(2),
+        ..DeclaredSchedules::new(&apply, &settings(&redis, &set), true)
+    };
+    until_ended(&mut newer, &apply, "ended").await;
+    away.round().await.unwrap();
+    assert!(found(&apply, "ended").await.is_some(), "a living instance has it");
+    let changed = found(&apply, "changed").await.unwrap();
+    assert_eq!(&changed.job.body[..], b"new", "what others stored meanwhile stays");
+}
+
+#[tokio::test]
+async fn only_what_was_named_once_is_forgotten_and_what_was_dropped_is_new() {
+    let redis = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let apply = apply(&redis).await;
+    let (store, ids) = (&apply.store, ["a", "b"].map(|id| JobId::new(id).unwrap()));
+    let is_forgotten =
+        async |id: &JobId, ttl: Duration| store.is_forgotten_schedule(id, ttl).await.unwrap();
+    assert_eq!(store.declare_schedules(&ids).await.unwrap(), 2);
+    assert_eq!(store.declare_schedules(&ids).await.unwrap(), 0);
+    assert!(!is_forgotten(&ids[0], Duration::from_secs(3600)).await);
+    let passed = async {
+        while !is_forgotten(&ids[0], Duration::ZERO).await {
+            tokio::task::yield_now().await;
+        }
+    };
+    clock::timeout(Duration::from_secs(30), passed).await.expect("a ms passes");
+    store.drop_schedule(&ids[0]).await.unwrap();
+    assert!(!is_forgotten(&ids[0], Duration::ZERO).await, "nobody is known to have had it");
+    assert_eq!(store.declare_schedules(&ids).await.unwrap(), 1);
 }

@@ -7,6 +7,7 @@ use super::age::own_time;
 use crate::config::DelayFrom;
 use crate::job::{Due, JobId};
 use crate::request::control::Control;
+use crate::request::expire;
 use crate::request::reject::{Code, Rejection};
 use crate::request::rules::RequestRules;
 use crate::request::until::{Until, until_ms};
@@ -19,10 +20,15 @@ pub(super) fn due(
     rules: &RequestRules,
     now_ms: i64,
 ) -> Result<Option<Due>, Rejection> {
+    // The zone may be that of the expiry alone.
+    let is_of_expiry = control.expire.as_ref().is_some_and(expire::Stated::is_local)
+        && !matches!(control.delay_until, Some(Until::Local(_)));
+    let zone = control.zone.as_deref().filter(|_| !is_of_expiry);
     due_of(
         control.delay_for,
-        (control.delay_until.as_ref(), control.zone.as_deref()),
-        counted_from(message, rules),
+        (control.delay_until.as_ref(), zone),
+        // A backlog on the ingest is one burst of a job that debounces.
+        counted_from(message, rules).filter(|_| control.max_wait_ms.is_none()),
         rules.limits.max_delay.ms(),
         now_ms,
     )

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use dwell_connectors::Message;
 
+use super::debounce;
 use super::due::{due, missing_delay, spread};
 use super::template::{Receiver, job};
 use crate::config::MissingDelay;
@@ -27,6 +28,7 @@ pub(super) fn schedule(
             format!("delay-{stray} is for a recurring schedule: send it with delay-schedule"),
         ));
     }
+    let stated = debounce::conflict(&control)?;
     let asked = due(&control, message, rules, now_ms)?;
     let due = match asked {
         Some(due) => due,
@@ -45,12 +47,12 @@ pub(super) fn schedule(
         Receiver::Queue(queue) => rules.full_queues.is_full(&queue.name),
         Receiver::Target(_) => false,
     };
-    let job = job(&mut control, message, body, receiver, round, rules, now_ms)?;
+    let job = job(&mut control, message, body, receiver, (round, false), rules, now_ms)?;
     let generated = control.id.is_none();
     let origin = origin::origin(message, rules);
     let apart = generated && origin::is_first(message, rules);
     // A generated id belongs to this message alone and replaces nothing.
-    let conflict = if generated { Conflict::Keep } else { control.conflict.unwrap_or_default() };
+    let conflict = if generated { Conflict::Keep } else { stated.unwrap_or_default() };
     let id = control.id.unwrap_or_else(|| origin::generated_id(message, rules));
     let due = match control.spread_ms {
         Some(within) => {

@@ -3,13 +3,14 @@
 use bytes::Bytes;
 use dwell_connectors::Message;
 
+use super::debounce;
 use super::template::{Receiver, job};
+use crate::request::NewSchedule;
 use crate::request::control::Control;
 use crate::request::recurring::check_id;
 use crate::request::reject::{Code, Rejection};
 use crate::request::rules::RequestRules;
 use crate::request::{origin, rounds, target};
-use crate::schedule::NewSchedule;
 
 /// A recurring schedule. `body`: the body in the envelope.
 pub(super) fn recurring(
@@ -33,11 +34,12 @@ pub(super) fn recurring(
         )
     })?;
     check_id(&id)?;
+    debounce::refuse(&control)?;
     let fields = std::mem::take(&mut control.recurring);
     let timing = fields.timing(control.zone.as_deref(), control.spread_ms, now_ms)?;
     let receiver = Receiver::of(&control, message, rules)?;
     let reply_to = target::reply_to(&control, rules)?;
-    let job = job(&mut control, message, body, receiver, round, rules, now_ms)?;
+    let job = job(&mut control, message, body, receiver, (round, true), rules, now_ms)?;
     Ok(NewSchedule {
         id,
         conflict: control.conflict.unwrap_or_default(),

@@ -40,17 +40,23 @@ impl<'a> Receiver<'a> {
     }
 }
 
-/// The job of a request. `body`: the body in the envelope. Takes the key and the retry array from
+/// The job of a request, or of each occurrence of a recurring schedule. `body`: the body in the
+/// envelope. Takes the key and the retry array from
 /// the request.
 pub(super) fn job(
     control: &mut Control,
     message: &Message,
     body: Option<Bytes>,
     receiver: Receiver<'_>,
-    round: u32,
+    (round, is_recurring): (u32, bool),
     rules: &RequestRules,
     now_ms: i64,
 ) -> Result<Job, Rejection> {
+    let expire = match &control.expire {
+        None => None,
+        Some(stated) if is_recurring => Some(stated.of_occurrence()?),
+        Some(stated) => Some(stated.of_job(control.zone.as_deref())?),
+    };
     let ttr_ms = ttr(control, receiver.ttr_ms(rules), rules)?;
     check_retry(control, rules)?;
     let (body, has_body) = match body {
@@ -117,6 +123,7 @@ pub(super) fn job(
         ttr_ms,
         late: control.late,
         max_late_ms: control.max_late_ms,
+        expire,
         created_ms: now_ms,
         origin: rules.origin().to_owned(),
         round,

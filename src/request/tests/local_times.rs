@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::job::{Action, Due};
-use crate::request::{due_stated, time_in_zone_ms};
+use crate::request::{due_stated, moment_ms};
 
 const BERLIN: (&str, &str) = ("delay-time-zone", "Europe/Berlin");
 
@@ -73,7 +73,17 @@ fn callers_state_times_as_messages_do() {
     assert_eq!(code(Some(1), None, Some("UTC")), Code::BadHeader);
     assert_eq!(code(Some(1), local, None), Code::AmbiguousDelay);
     assert_eq!(code(None, Some("2026-02-01T13:00:01"), Some("Europe/Berlin")), Code::DelayTooLong);
-    assert_eq!(time_in_zone_ms("2026-01-31T12:00:00Z", None), Ok(NOW));
-    assert_eq!(time_in_zone_ms("2026-01-31T13:00:00", Some("Europe/Berlin")), Ok(NOW));
-    assert_eq!(time_in_zone_ms("2026-01-31T13:00:00", None).unwrap_err().code, Code::BadDelay);
+}
+
+#[test]
+fn a_moment_may_have_a_zone_and_an_offset() {
+    for zone in [None, Some("Europe/Berlin")] {
+        assert_eq!(moment_ms("from", "2026-01-31T12:00:00Z", zone), Ok(NOW));
+    }
+    assert_eq!(moment_ms("from", "2026-01-31T13:00:00", Some("Europe/Berlin")), Ok(NOW));
+    for zone in [None, Some("Berlin")] {
+        let refused = moment_ms("from", "2026-01-31T13:00:00", zone).unwrap_err();
+        assert_eq!(refused.code, Code::BadDelay);
+        assert!(refused.detail.starts_with("from: "), "{refused}");
+    }
 }

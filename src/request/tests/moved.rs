@@ -82,4 +82,11 @@ fn what_dwell_stored_with_an_occurrence_moves_along() {
     assert_eq!(moved.headers.get("delayed-occurrence"), Some(&Value::I64(3)));
     let same = moving("nats").job(occurrence).unwrap();
     assert_eq!(names(&same), ["trace", "delayed-schedule", "delayed-occurrence", "Nats-TTL"]);
+
+    // Kafka has no such header: this one is the producer's.
+    let keyed = bare(&[("delay-for", "1m"), ("delay-target", "orders"), ("Nats-TTL", "5m")]);
+    let of_kafka = job(&keyed, Kind::Kafka);
+    assert_eq!(moving("kafka").job(of_kafka.clone()).unwrap().headers, of_kafka.headers);
+    let to_nats = sent_to(Destination::new("orders.close"), &of_kafka);
+    assert_eq!(moving("nats").job(to_nats).unwrap_err().code, Code::BadHeader, "it would act");
 }

@@ -10,7 +10,7 @@ use super::*;
 use crate::job::{Due, Target};
 use crate::request::control::queue_name;
 
-const NEAR: [&str; 37] = [
+const NEAR: [&str; 39] = [
     "delay-for",
     "delay-until",
     "delay-target",
@@ -46,11 +46,13 @@ const NEAR: [&str; 37] = [
     "delay-catch-up",
     "delay-overlap",
     "delay-spread",
+    "delay-max-wait",
+    "delay-expire",
     "Nats-Schedule-Time-Zone",
     "Nats-Schedule-TTL",
 ];
 
-const GOOD: [&str; 33] = [
+const GOOD: [&str; 34] = [
     "1s",
     "0",
     "5000",
@@ -72,6 +74,7 @@ const GOOD: [&str; 33] = [
     "2m,10m",
     "fire",
     "keep",
+    "debounce",
     "cancel",
     "reschedule",
     "@at 2026-02-01T12:00:00Z",

@@ -142,10 +142,20 @@ fn an_occurrence_is_told_and_of_a_gap_the_latest_hundred() {
     let events = Events::new(Metrics::new(["main"], ["in"])).with_feed(Some(feed));
     let (schedule, set) = (&JobId::new("daily").unwrap(), DueSet::Queue("emails"));
     let (id, due_ms) = (&JobId::new("daily@1798762500000").unwrap(), 1_798_762_500_000);
-    events.observe(&JobEvent::OccurrenceMade { schedule, id, set, due_ms, is_caught_up: true });
+    let (to, number, is_caught_up) = (None, 3, true);
+    events.observe(&JobEvent::OccurrenceMade {
+        schedule,
+        id,
+        set,
+        to,
+        due_ms,
+        number,
+        is_caught_up,
+    });
     let made = facts.try_recv().unwrap();
     assert_eq!((made.kind, made.reason), (EventKind::Scheduled, Some("caught_up")));
     assert_eq!((made.schedule.as_deref(), made.due_ms), (Some("daily"), Some(due_ms)));
+    assert_eq!((made.occurrence, made.id.as_str()), (Some(3), id.as_str()));
 
     let times: Vec<i64> = (0..130).map(|number| due_ms + number * 60_000).collect();
     let (count, reason) = (130, "late");

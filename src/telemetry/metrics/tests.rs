@@ -68,6 +68,7 @@ fn every_series_is_there_at_zero_before_anything_happened() {
         "dwell_lateness_seconds_count 0",
         "dwell_confirm_seconds_count 0",
         "dwell_dead_total{reason=\"crashed\"} 0",
+        "dwell_dead_total{reason=\"expired\"} 0",
         "dwell_late_dropped_total 0",
         "dwell_possible_duplicates_total{cause=\"rescued\"} 0",
         "dwell_leases_lost_total 0",

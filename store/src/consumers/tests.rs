@@ -14,7 +14,7 @@ use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::*;
 use crate::config::Redis;
-use crate::job::{Action, Conflict, DeadReason, Due, Job, JobId, Late, OnTimeout, Verdict};
+use crate::job::{Action, Conflict, DeadReason, Due, Expire, Job, JobId, Late, OnTimeout, Verdict};
 use crate::request::{Act, NewJob};
 use crate::store::Unobserved;
 use crate::store::queue::acknowledge::{LeaseAction, LeaseVerdict};
@@ -442,14 +442,19 @@ async fn late_jobs_and_those_past_their_end_are_not_handed_out() {
         ("dead", Job { late: Some(Late::Dead), ..job() }, 120_000),
         ("ended", Job { ends_ms: Some(1), ..job() }, 0),
         ("fires", Job { late: Some(Late::Fire), ..job() }, 120_000),
-        ("in time", job(), 1000),
+        (
+            "expired",
+            Job { late: Some(Late::Fire), expire: Some(Expire::After(1000)), ..job() },
+            120_000,
+        ),
+        ("in time", Job { expire: Some(Expire::After(600_000)), ..job() }, 1000),
     ] {
         fixture.schedule(NewJob::new(job, due(ago)).id(id.parse().unwrap())).await;
     }
     let jobs = fixture.pop(10, Duration::ZERO).await.sent();
     let mut ids: Vec<&str> = jobs.iter().map(|job| job.id.as_str()).collect();
     ids.sort_unstable();
-    assert_eq!((ids, fixture.counts().await), (vec!["fires", "in time"], [0, 0, 2, 1]));
+    assert_eq!((ids, fixture.counts().await), (vec!["fires", "in time"], [0, 0, 2, 2]));
 }
 
 #[tokio::test]
@@ -561,6 +566,7 @@ async fn words_are_answered_in_their_order_whatever_their_bucket() {
             nonce: [0; 8],
             ttr_ms: 1,
             wait_ms: None,
+            expires_ms: None,
             queue: QUEUE.to_owned(),
             seal: [0; 8],
         },

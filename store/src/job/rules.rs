@@ -91,6 +91,17 @@ pub enum Late {
     Dead,
 }
 
+/// When a job expires: it dies if it was not delivered by then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
+pub enum Expire {
+    /// ms after the due time; after the time of a `fire`.
+    After(u64),
+    /// Epoch ms. A new schedule (`reschedule`, `requeue`, `fire`) whose time is not before then does
+    /// not expire.
+    At(i64),
+}
+
 /// The next step of a job of a queue after its lease expired: the consumer neither finished nor
 /// failed the job. The step in the retry array moves either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -116,4 +127,24 @@ pub enum Conflict {
     Keep,
     /// The new job is rejected with `conflict`.
     Reject,
+    /// The new job replaces the old one, but is never due later than `max_wait_ms` after the first of
+    /// the requests that replaced each other so. That request is the first again once the job was
+    /// attempted or rescheduled, or was stored by another rule.
+    Debounce {
+        /// The most ms from the first request to the due time.
+        max_wait_ms: u64,
+    },
+}
+
+impl Conflict {
+    /// [`Conflict::Debounce`] with this longest wait from the first request; rounded up to whole ms.
+    #[must_use]
+    pub fn debounce(max_wait: Duration) -> Self {
+        Conflict::Debounce { max_wait_ms: span_ms(max_wait) }
+    }
+
+    /// Whether the new job takes the place of one that waits.
+    pub(crate) fn replaces(self) -> bool {
+        matches!(self, Conflict::Replace | Conflict::Debounce { .. })
+    }
 }

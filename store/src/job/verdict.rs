@@ -21,6 +21,8 @@ words! {
         Failed = "failed",
         /// The instance that held the job crashed five times in a row.
         Crashed = "crashed",
+        /// Not delivered within its expiry.
+        Expired = "expired",
         /// A later version of Dwell wrote a reason that this one does not know.
         Unknown = "unknown",
     }

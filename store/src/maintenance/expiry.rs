@@ -1,4 +1,5 @@
-//! Ends the jobs of queues whose own end has come (`ttl` of lmstfy), whatever their state.
+//! Ends the jobs of queues whose own end has come (`ttl` of lmstfy), whatever their state, and the
+//! jobs that wait past their expiry, where nobody claims or pops them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,26 +10,42 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
+use crate::events::Observer;
 use crate::fleet::Fleet;
+use crate::policy::late::LateRules;
 use crate::store::Store;
 use crate::store::error::StoreError;
 
-/// The interval between looks, which a larger fleet spreads: the delay of an end.
-const SCAN_INTERVAL: Duration = Duration::from_secs(1);
+/// The interval between looks where jobs may have an end of their own.
+pub const ENDS_INTERVAL: Duration = Duration::from_secs(1);
+/// The interval between looks where jobs may only have an expiry: half of the longest time until a
+/// job that nobody takes is dead.
+pub const EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
 /// The most buckets that are worked on at once.
 const CONCURRENT_BUCKETS: usize = 16;
+
+/// The options of the expiry.
+pub struct ExpiryOptions {
+    /// The interval between looks, which a larger fleet spreads: the delay of an end.
+    pub interval: Duration,
+    /// The rules for late jobs that do not set their own.
+    pub late: LateRules,
+    /// Told of deaths and drops.
+    pub observer: Arc<dyn Observer>,
+}
 
 /// The agent that ends jobs.
 pub struct Expiry {
     store: Arc<Store>,
+    options: ExpiryOptions,
     fleet: watch::Receiver<Fleet>,
 }
 
 impl Expiry {
     /// Makes an agent; [`Expiry::run`] starts it.
     #[must_use]
-    pub fn new(store: Arc<Store>, fleet: watch::Receiver<Fleet>) -> Self {
-        Expiry { store, fleet }
+    pub fn new(store: Arc<Store>, options: ExpiryOptions, fleet: watch::Receiver<Fleet>) -> Self {
+        Expiry { store, options, fleet }
     }
 
     /// Ends jobs until told to stop.
@@ -44,7 +61,7 @@ impl Expiry {
             if let Err(error) = self.look(buckets).await {
                 tracing::debug!(%error, "jobs past their end could not be ended, trying again");
             }
-            let pause = self.fleet.borrow().spread(SCAN_INTERVAL);
+            let pause = self.fleet.borrow().spread(self.options.interval);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = clock::sleep(pause) => {}
@@ -53,7 +70,7 @@ impl Expiry {
     }
 
     async fn look(&self, buckets: &[u16]) -> Result<(), StoreError> {
-        let queue = &self.store.queue;
+        let (queue, ExpiryOptions { late, observer, .. }) = (&self.store.queue, &self.options);
         let looks = queue.look_at_ends(buckets).await?;
         let busy = buckets
             .iter()
@@ -63,7 +80,7 @@ impl Expiry {
         // A bucket that fails, or has many ends, does not stop the others.
         let ends = busy.map(|(bucket, look)| async move {
             if look.has_ended {
-                queue.end_jobs(bucket).await?;
+                queue.end_jobs(bucket, *late, &**observer).await?;
             }
             if look.is_crowded { queue.forget_ends(bucket).await } else { Ok(()) }
         });

@@ -29,7 +29,7 @@ use crate::store::due_set::DueSet;
 use crate::store::wake_up::WakeUp;
 
 /// An occurrence is made this long before it is due: the job is there when its due time comes.
-const LEAD: Duration = Duration::from_millis(20);
+const LEAD: Duration = Duration::from_millis(10);
 
 /// The options of a spawner.
 #[derive(Clone)]

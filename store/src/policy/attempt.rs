@@ -1,6 +1,6 @@
 //! The fate of a job after an attempt to publish it.
 
-use super::{Fate, Progress, retry};
+use super::{Fate, Progress, expiry, retry};
 use crate::job::{Confirm, DeadReason, Job};
 
 /// A claimed job whose publication has no outcome when the instance stops. The message may have
@@ -46,13 +46,15 @@ pub enum Conclusion {
 }
 
 /// The next step of a job after an attempt. `default_retry`: the waits of jobs without a retry
-/// array, ms. A dead letter has one attempt: the job stays among the dead in any case.
+/// array, ms; `now_ms`: the time of the outcome. A dead letter has one attempt: the job stays among
+/// the dead in any case.
 #[must_use]
 pub fn concluded(
     job: &Job,
     state: Progress<'_>,
     result: AttemptResult,
     default_retry: &[u64],
+    now_ms: i64,
 ) -> Conclusion {
     if let Some(fate) = state.buried() {
         return Conclusion::Settle(fate);
@@ -64,10 +66,15 @@ pub fn concluded(
         }
         AttemptResult::Confirmed | AttemptResult::Finished => return Conclusion::Complete,
         AttemptResult::Expired => return Conclusion::Leave,
-        AttemptResult::Refused => Fate::Release { unpublished: true },
+        AttemptResult::Refused => {
+            expiry::fate(job, state, now_ms).unwrap_or(Fate::Release { unpublished: true })
+        }
         AttemptResult::Invalid(error) => die(DeadReason::Invalid, error),
         AttemptResult::Failed(error) | AttemptResult::Unknown(error) => {
             match retry::wait_ms(job, state.step, default_retry) {
+                Some(wait_ms) if expiry::is_over_after(job, state, wait_ms, now_ms) => {
+                    die(DeadReason::Expired, error)
+                }
                 Some(wait_ms) => Fate::Retry { wait_ms, error },
                 None => die(DeadReason::RetriesExhausted, error),
             }
@@ -81,6 +88,7 @@ mod tests {
     use dwell_core::Destination;
 
     use super::*;
+    use crate::job::Expire;
 
     #[test]
     fn each_result_has_its_conclusion() {
@@ -106,7 +114,36 @@ mod tests {
             let job = Job { confirm, ..Job::new("main", Destination::new("t"), "") };
             let state = Progress { attempt: 1, step, ..Progress::default() };
             let name = format!("{confirm:?} {step} {result:?}");
-            assert_eq!(concluded(&job, state, result, &[7]), expected, "{name}");
+            assert_eq!(concluded(&job, state, result, &[7], 0), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_attempt_after_which_no_time_is_left_is_the_last() {
+        let no = || "no".to_owned();
+        let die = |error: &str, unpublished| {
+            let (reason, error) = (DeadReason::Expired, error.to_owned());
+            Conclusion::Settle(Fate::Die { reason, error, unpublished })
+        };
+        let wait = Conclusion::Settle(Fate::Retry { wait_ms: 7, error: no() });
+        let release = Conclusion::Settle(Fate::Release { unpublished: true });
+        let passed = "not delivered within its expiry, which ended 0 ms ago";
+        let table = [
+            (AttemptResult::Failed(no()), 12, wait),
+            (AttemptResult::Failed(no()), 13, die("no", false)),
+            (AttemptResult::Unknown(no()), 19, die("no", false)),
+            (AttemptResult::Refused, 19, release),
+            (AttemptResult::Refused, 20, die(passed, true)),
+            (AttemptResult::Confirmed, 99, Conclusion::Complete),
+        ];
+        for (result, now_ms, expected) in table {
+            let job = Job {
+                expire: Some(Expire::After(10)),
+                ..Job::new("main", Destination::new("t"), "")
+            };
+            let state = Progress { attempt: 1, due_ms: 10, ..Progress::default() };
+            let name = format!("{result:?} {now_ms}");
+            assert_eq!(concluded(&job, state, result, &[7], now_ms), expected, "{name}");
         }
     }
 
@@ -126,7 +163,7 @@ mod tests {
             AttemptResult::Expired,
         ] {
             let kept = Fate::Bury { reason, error: "before".to_owned() };
-            assert_eq!(concluded(&job, state, result, &[7]), Conclusion::Settle(kept));
+            assert_eq!(concluded(&job, state, result, &[7], 0), Conclusion::Settle(kept));
         }
     }
 }

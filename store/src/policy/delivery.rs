@@ -33,7 +33,7 @@ pub fn claimed(job: &Job, state: Progress<'_>, claim: Claimed, rules: LateRules)
         let reason = DeadReason::Invalid;
         return (state.due_ms == 0).then_some(Fate::Die { reason, error, unpublished: true });
     }
-    late::fate(job, state, rules, claim.now_ms)
+    late::fate(job, state, rules, claim.now_ms).or_else(|| expiry::fate(job, state, claim.now_ms))
 }
 
 /// The fate of a popped job; `None`: the job is handed out.
@@ -42,7 +42,9 @@ pub fn popped(job: &Job, state: Progress<'_>, rules: LateRules, now_ms: i64) -> 
     if expiry::has_ended(job, now_ms) {
         return Some(Fate::Drop);
     }
-    late::fate(job, state, rules, now_ms).map(Fate::of_queue)
+    late::fate(job, state, rules, now_ms)
+        .or_else(|| expiry::fate(job, state, now_ms))
+        .map(Fate::of_queue)
 }
 
 #[cfg(test)]
@@ -50,7 +52,7 @@ mod tests {
     use dwell_core::Destination;
 
     use super::*;
-    use crate::job::Late;
+    use crate::job::{Expire, Late};
 
     const RULES: LateRules = LateRules { late: Late::Dead, max_late_ms: Some(5) };
     const LATE: &str = "overdue by 9 ms at its first attempt, max_late is 5 ms";
@@ -84,6 +86,35 @@ mod tests {
         ];
         for (name, state, claim, expected) in table {
             assert_eq!(claimed(&job, state, claim, RULES), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_expired_job_dies_and_late_is_judged_first() {
+        let expire = Some(Expire::After(4));
+        let job = || Job { expire, ..Job::new("main", Destination::new("t"), "") };
+        let fresh = Progress { attempt: 1, ..Progress::default() };
+        let expired = || Fate::Die {
+            reason: DeadReason::Expired,
+            error: "not delivered within its expiry, which ended 5 ms ago".to_owned(),
+            unpublished: true,
+        };
+        let late =
+            Fate::Die { reason: DeadReason::Late, error: LATE.to_owned(), unpublished: true };
+        let fires = LateRules::default();
+        let drops = LateRules { late: Late::Drop, ..RULES };
+        let table = [
+            ("expired", fires, fresh, Some(expired())),
+            ("late", RULES, fresh, Some(late)),
+            ("dropped", drops, fresh, Some(Fate::Drop)),
+            ("not the first attempt", RULES, Progress { attempt: 2, ..fresh }, Some(expired())),
+            ("in time", fires, Progress { due_ms: 6, ..fresh }, None),
+        ];
+        for (name, rules, state, expected) in table {
+            let of_queue = Job { expire, ..Job::for_queue("q", "") };
+            let buried = expected.clone().map(Fate::of_queue);
+            assert_eq!(popped(&of_queue, state, rules, 9), buried, "{name}");
+            assert_eq!(claimed(&job(), state, claim(true, true, None), rules), expected, "{name}");
         }
     }
 

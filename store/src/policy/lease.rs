@@ -23,7 +23,16 @@ pub fn ended(
     if expiry::has_ended(job, now_ms) {
         Fate::Drop
     } else if is_held {
-        timed_out(job, state.step, default_retry)
+        match timed_out(job, state.step, default_retry) {
+            Fate::Retry { wait_ms, error }
+                if expiry::is_over_after(job, state, wait_ms, now_ms) =>
+            {
+                let reason = DeadReason::Expired;
+                let fate = Fate::Die { reason, error, unpublished: false };
+                if job.queue().is_some() { fate.of_queue() } else { fate }
+            }
+            fate => fate,
+        }
     } else {
         crashed(state)
     }
@@ -66,7 +75,11 @@ fn crashed(state: Progress<'_>) -> Fate {
 /// numbers are never more than the job allows: above them, the rescue asks [`ended`].
 #[must_use]
 pub fn time_out_code(job: &Job) -> u8 {
-    if job.queue().is_none() || job.on_timeout != OnTimeout::Ready || job.ends_ms.is_some() {
+    if job.queue().is_none()
+        || job.on_timeout != OnTimeout::Ready
+        || job.ends_ms.is_some()
+        || job.expire.is_some()
+    {
         return 0;
     }
     match (job.tries, &job.retry) {
@@ -93,6 +106,7 @@ mod tests {
     use dwell_core::Destination;
 
     use super::*;
+    use crate::job::Expire;
 
     fn retry(wait_ms: u64) -> Fate {
         Fate::Retry { wait_ms, error: TIMEOUT_ERROR.to_owned() }
@@ -152,6 +166,24 @@ mod tests {
     }
 
     #[test]
+    fn a_time_out_past_the_expiry_is_the_end() {
+        let expire = Some(Expire::After(10));
+        let state = Progress { attempt: 1, ..Progress::default() };
+        let error = || TIMEOUT_ERROR.to_owned();
+        let reason = DeadReason::Expired;
+        let of_queue = Job { expire, retry: Some(vec![700]), ..Job::for_queue("q", "") };
+        assert_eq!(ended(&of_queue, state, true, &[], 9), retry(0));
+        let bury = Fate::Bury { reason, error: error() };
+        assert_eq!(ended(&of_queue, state, true, &[], 10), bury);
+        let of_broker = Job { expire, ..Job::new("main", Destination::new("t"), "") };
+        assert_eq!(ended(&of_broker, state, true, &[4], 5), retry(4));
+        let die = Fate::Die { reason, error: error(), unpublished: false };
+        assert_eq!(ended(&of_broker, state, true, &[4], 6), die);
+        let release = Fate::Release { unpublished: false };
+        assert_eq!(ended(&of_broker, state, false, &[4], 99), release, "judged at its next claim");
+    }
+
+    #[test]
     fn the_script_sends_back_only_jobs_that_the_policy_sends_back() {
         let default_retry = [5, 6, 7];
         // As in time_out.lua.
@@ -171,12 +203,14 @@ mod tests {
                 job(),
                 Job { on_timeout: OnTimeout::Retry, ..job() },
                 Job { ends_ms: Some(1), ..job() },
+                Job { expire: Some(Expire::After(1)), ..job() },
                 Job::new("main", Destination::new("t"), ""),
             ]);
         for job in jobs {
             for step in (0..50).filter(|step| goes_on(time_out_code(&job), *step)) {
                 assert_eq!(timed_out(&job, step, &default_retry), retry(0), "{job:?} {step}");
                 assert!(!expiry::has_ended(&job, i64::MAX), "{job:?}");
+                assert_eq!(job.expire, None, "{job:?}");
             }
         }
     }

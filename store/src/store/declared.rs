@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::answer::score;
+use super::answer::{micros_of, score};
 use super::error::StoreError;
 use super::namespace::Namespace;
 use crate::clock;
@@ -18,35 +18,39 @@ pub const DECLARATION_TTL: Duration = Duration::from_secs(30);
 const MAX_IDS: usize = 1000;
 
 impl Namespace {
-    /// Says that a living instance has these schedules in its settings.
-    pub async fn declare_schedules(&self, ids: &[JobId]) -> Result<(), StoreError> {
+    /// Says that a living instance has these schedules in its settings. Returns how many of them
+    /// nobody had named before: one that another instance ended is among them.
+    pub async fn declare_schedules(&self, ids: &[JobId]) -> Result<u64, StoreError> {
         self.note_schedules(ids, None).await
     }
 
     /// Has the time of schedules that nobody has named begin now, so that they are found if nobody
     /// names them. Those that are known already keep their time.
     pub async fn watch_schedules(&self, ids: &[JobId]) -> Result<(), StoreError> {
-        self.note_schedules(ids, Some("NX")).await
+        self.note_schedules(ids, Some("NX")).await.map(drop)
     }
 
     async fn note_schedules(
         &self,
         ids: &[JobId],
         option: Option<&'static str>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<u64, StoreError> {
         if ids.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
-        let now_ms = self.read_clock().await? / 1000;
+        let (now_ms, mut added) = (self.declaration_ms().await?, 0);
         for some in ids.chunks(MAX_IDS) {
             let mut command = redis::cmd("ZADD");
             command.arg(self.keys.declared_schedules()).arg(option);
             for id in some {
                 command.arg(now_ms).arg(id.as_str());
             }
-            self.link.command("naming the schedules of the settings", &command).await?;
+            let answer = self.link.command("naming the schedules of the settings", &command);
+            if let Value::Int(new) = answer.await? {
+                added += u64::try_from(new).unwrap_or(0);
+            }
         }
-        Ok(())
+        Ok(added)
     }
 
     /// The schedules that living instances have in their settings: those named within `ttl`.
@@ -64,7 +68,8 @@ impl Namespace {
         Ok(forgotten.into_iter().filter_map(|id| JobId::new(id).ok()).collect())
     }
 
-    /// Whether nobody named this schedule within `ttl`.
+    /// Whether some instance once had this schedule in its settings, and nobody named it within
+    /// `ttl`.
     pub async fn is_forgotten_schedule(
         &self,
         id: &JobId,
@@ -74,7 +79,7 @@ impl Namespace {
         let mut command = redis::cmd("ZSCORE");
         let command = command.arg(self.keys.declared_schedules()).arg(id.as_str());
         let named_ms = score(self.link.command("a schedule of the settings", command).await?);
-        Ok(named_ms.is_none_or(|named_ms| named_ms < from_ms))
+        Ok(named_ms.is_some_and(|named_ms| named_ms < from_ms))
     }
 
     /// Forgets that the settings of some instance had this schedule.
@@ -87,7 +92,16 @@ impl Namespace {
     /// An instance that named its schedules before this time is not alive, epoch ms.
     async fn oldest_living_ms(&self, ttl: Duration) -> Result<i64, StoreError> {
         let ttl_ms = i64::try_from(clock::whole_ms(ttl)).unwrap_or(i64::MAX);
-        Ok((self.read_clock().await? / 1000).saturating_sub(ttl_ms))
+        Ok(self.declaration_ms().await?.saturating_sub(ttl_ms))
+    }
+
+    /// The time of the master that has the declarations, epoch ms: in a cluster the clocks of the
+    /// masters differ.
+    async fn declaration_ms(&self) -> Result<i64, StoreError> {
+        let key = self.keys.declared_schedules();
+        let time = redis::cmd("TIME");
+        let answer = self.link.command_to("TIME", Some(key.as_bytes()), &time).await?;
+        Ok(micros_of(answer)? / 1000)
     }
 
     async fn named_schedules(&self, from: &str, to: &str) -> Result<Vec<String>, StoreError> {

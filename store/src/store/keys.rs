@@ -24,10 +24,11 @@ const FIXED_KEY_NAMES: [&str; FIXED_KEYS] = [
 ];
 /// The pops of consumers: two hashes that take turns.
 const POPS_KEYS: [&str; 2] = ["pops", "pops_old"];
-/// The index of jobs that have an end of their own.
+/// The index of jobs that have an end of their own, or an expiry.
 const ENDS_KEY: &str = "ends";
-/// The recurring schedules, in the order of KEYS (change_schedule.lua).
-const SCHEDULE_KEYS: [&str; 3] = ["schedule_times", "schedule_states", "schedules"];
+/// The recurring schedules, in the order of KEYS (change_schedule.lua), and the index of ends, which
+/// the same scripts write.
+const SCHEDULE_KEYS: [&str; 4] = ["schedule_times", "schedule_states", ENDS_KEY, "schedules"];
 /// The recurring schedules that instances have in their settings.
 const DECLARED_KEY: &str = "declared_schedules";
 /// The turns of limited targets.
@@ -41,7 +42,7 @@ pub struct Keys {
     /// Per bucket, in the order of KEYS (prelude.lua).
     fixed: Arc<[[String; FIXED_KEYS]]>,
     /// Per bucket, in the order of [`SCHEDULE_KEYS`].
-    schedules: Arc<[[String; 3]]>,
+    schedules: Arc<[[String; 4]]>,
 }
 
 /// The kind of a key.
@@ -118,8 +119,8 @@ impl Keys {
         POPS_KEYS.map(|name| format!("{{{}:{bucket:02}}}:{name}", self.namespace))
     }
 
-    /// Jobs of queues by the end of their own (`ttl` of lmstfy): zset id → epoch ms. The index is a
-    /// hint: the record of the job says when it ends.
+    /// Jobs by when to look at them, because of an expiry or an end of their own (`ttl` of lmstfy):
+    /// zset id → epoch ms. The index is a hint: the record of the job says when it ends.
     #[must_use]
     pub fn ends(&self, bucket: u16) -> String {
         format!("{{{}:{bucket:02}}}:{ENDS_KEY}", self.namespace)
@@ -140,17 +141,18 @@ impl Keys {
     /// The recurring schedules: hash id → record.
     #[must_use]
     pub fn schedules(&self, bucket: u16) -> &str {
-        &self.schedule_keys(bucket)[2]
+        &self.schedule_keys(bucket)[3]
     }
 
     /// The keys of the recurring schedules, in the order of KEYS of `change_schedule.lua`.
     #[must_use]
-    pub fn schedule_keys(&self, bucket: u16) -> &[String; 3] {
+    pub fn schedule_keys(&self, bucket: u16) -> &[String; 4] {
         &self.schedules[usize::from(bucket)]
     }
 
-    /// The keys of the recurring schedules that this script has behind its sets: all of them, the
-    /// last one, by which the script knows that an id is a schedule's, or none.
+    /// The keys of the recurring schedules that this script has behind its sets: all of them; the
+    /// index of ends, and the last one, by which the script knows that an id is a schedule's; or
+    /// none.
     #[must_use]
     pub fn schedule_keys_of(&self, script: Name, bucket: u16) -> &[String] {
         let keys = self.schedule_keys(bucket);
@@ -349,7 +351,7 @@ mod tests {
             let source = script.source(16);
             let given = keys.schedule_keys_of(script, 7);
             assert_eq!(source.contains("SCHEDULES"), given.last() == Some(&known), "{script:?}");
-            assert_eq!(source.contains("SCHEDULE_STATES"), given.len() == 3, "{script:?}");
+            assert_eq!(source.contains("SCHEDULE_STATES"), given.len() == 4, "{script:?}");
         }
         assert_eq!(
             (keys.schedule_times(7), keys.schedule_states(7), keys.schedules(7)),

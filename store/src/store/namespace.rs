@@ -141,10 +141,16 @@ impl Namespace {
         self.proof(&[&nonce, queue.as_bytes()])
     }
 
-    /// A keyed hash of the lease and its job. The span and the wait stand in the lease alone, so a
-    /// consumer that changes one of them does not know the hash.
+    /// A keyed hash of the lease and its job. The span, the wait and the expiry stand in the lease
+    /// alone, so a consumer that changes one of them does not know the hash.
     pub(super) fn seal(&self, id: &JobId, lease: &Lease) -> [u8; 8] {
-        self.proof(&[b"seal", &lease.terms(), lease.queue.as_bytes(), b"/", id.as_str().as_bytes()])
+        self.proof(&[
+            b"seal",
+            &lease.terms(),
+            lease.of_job().as_bytes(),
+            b"/",
+            id.as_str().as_bytes(),
+        ])
     }
 
     /// The first 8 bytes of the keyed hash of these parts, one after the other. A `Hasher` holds

@@ -6,25 +6,29 @@
 //! a queue if the version is 2. The scripts read up to the owner and no further; the metadata is
 //! MessagePack with names. The upper three bits of the flags tell the scripts how long a job of a
 //! queue goes on after time-outs. The bit before them stands for a retry array that the metadata
-//! leaves out.
+//! leaves out. The metadata of a job that debounces ends in the time of its first request, which
+//! the `schedule` script writes.
 //!
 //! State: version(1) flags(1) crashes(1) attempt(4) step(2) due ms(8) pop(8) generation(8)
 //! fingerprint(8) marks(1) reason(1) last error. Pop: the nonce of the last pop that handed the job
-//! out; for a job of a broker its turn at a limited target, or zero.
+//! out; for a job of a broker its turn at a limited target, or zero. One of the marks tells that anew
+//! ms(8) stands before the last error: the time from which the expiry of the job counts.
 
+mod digest;
 mod metadata;
+mod pop;
 pub(in crate::store) mod reader;
 
 use bytes::Bytes;
 use serde::Deserialize as _;
 
+use self::digest::digest;
 use self::metadata::Metadata;
 use self::reader::Reader;
-use crate::job::{Confirm, DeadReason, Job, Target, is_queue_name};
+use crate::job::{Confirm, Conflict, DeadReason, Job, Target, is_queue_name};
 use crate::policy::limit::Turn;
 use crate::policy::{Progress, lease, retry};
 use crate::request::NewJob;
-use crate::store::due_set::DueSet;
 
 /// The version of records and states.
 pub const VERSION: u8 = 1;
@@ -44,11 +48,10 @@ const FLAG_COUNTED: u8 = 2;
 const MARK_REPLACED: u8 = 1;
 const MARK_FIRST: u8 = 4;
 const MARK_EARLY: u8 = 32;
+const MARK_ANEW: u8 = 64;
 /// The part of a record from version to fingerprint, which does not depend on the target.
 const HEAD_BYTES: usize = 22;
 const FIXED_STATE_BYTES: usize = 43;
-/// A job goes back to due for its turn by another clock than that of the turn, ms.
-const MAX_TURN_DRIFT_MS: u64 = 1000;
 /// The depth limit of the metadata, about three per level of nested lists and tables in headers.
 /// Bounds the stack that a damaged record can use.
 const MAX_METADATA_DEPTH: usize = 200;
@@ -81,42 +84,14 @@ pub struct Record {
     pub fingerprint: [u8; 8],
 }
 
-/// The longest input that is collected before it is hashed: a `Hasher` would initialise two
-/// kilobytes.
-const MAX_BUFFERED_HASH_BYTES: usize = 1024;
-
-/// The hash that `duplicate` compares: body, broker, destination and key.
-fn digest(job: &Job) -> [u8; 8] {
-    let set = DueSet::of(job).name();
-    let (exchange, address) =
-        job.destination().map_or(("", ""), |to| (to.exchange.as_str(), to.address.as_str()));
-    let parts = [
-        set.as_bytes(),
-        exchange.as_bytes(),
-        address.as_bytes(),
-        job.key.as_deref().unwrap_or_default(),
-    ];
-    let mut head = Vec::with_capacity(MAX_BUFFERED_HASH_BYTES);
-    for part in parts {
-        head.extend_from_slice(&(part.len() as u64).to_le_bytes());
-        head.extend_from_slice(part);
-    }
-    head.extend_from_slice(&[u8::from(job.key.is_some()), u8::from(job.has_body)]);
-    let hash = if head.len() + job.body.len() <= MAX_BUFFERED_HASH_BYTES {
-        head.extend_from_slice(&job.body);
-        blake3::hash(&head)
-    } else {
-        blake3::Hasher::new().update(&head).update(&job.body).finalize()
-    };
-    std::array::from_fn(|i| hash.as_bytes()[i])
-}
-
 /// The record of a new job with this generation.
 #[must_use]
 pub fn encode(new_job: &NewJob, generation: Generation) -> Vec<u8> {
     let generated = if new_job.generated { FLAG_GENERATED } else { 0 };
     let first = if new_job.first.is_some() { FLAG_FIRST } else { 0 };
-    encode_job(&new_job.job, generated | first, generation, new_job.origin.fingerprint)
+    let (flags, fingerprint) = (generated | first, new_job.origin.fingerprint);
+    let first_ms = matches!(new_job.conflict, Conflict::Debounce { .. }).then_some(0);
+    encode_job(&new_job.job, first_ms, flags, generation, fingerprint)
 }
 
 /// The record of the job of a recurring schedule, or of an occurrence.
@@ -126,10 +101,16 @@ pub(in crate::store) fn encode_recurring(
     generation: Generation,
     fingerprint: [u8; 8],
 ) -> Vec<u8> {
-    encode_job(job, 0, generation, fingerprint)
+    encode_job(job, None, 0, generation, fingerprint)
 }
 
-fn encode_job(job: &Job, flags: u8, generation: Generation, fingerprint: [u8; 8]) -> Vec<u8> {
+fn encode_job(
+    job: &Job,
+    first_ms: Option<i64>,
+    flags: u8,
+    generation: Generation,
+    fingerprint: [u8; 8],
+) -> Vec<u8> {
     let consumer = if job.confirm == Confirm::Consumer { FLAG_CONSUMER } else { 0 };
     let mut head = [0; HEAD_BYTES];
     let version = match &job.target {
@@ -140,19 +121,20 @@ fn encode_job(job: &Job, flags: u8, generation: Generation, fingerprint: [u8; 8]
     head[2..6].copy_from_slice(&job.ttr_ms.to_be_bytes());
     head[6..14].copy_from_slice(&generation);
     head[14..].copy_from_slice(&fingerprint);
-    written(&head, job)
+    written(&head, job, first_ms)
 }
 
 /// The record of the same schedule with another target; `None` if `record` is too short.
 #[must_use]
 pub fn moved(record: &[u8], job: &Job) -> Option<Vec<u8>> {
-    record.first_chunk().map(|head| written(head, job))
+    record.first_chunk().map(|head| written(head, job, job.debounced_ms))
 }
 
-fn written(head: &[u8; HEAD_BYTES], job: &Job) -> Vec<u8> {
+/// `first_ms`: of a job that debounces, the time of its first request, epoch ms.
+fn written(head: &[u8; HEAD_BYTES], job: &Job, first_ms: Option<i64>) -> Vec<u8> {
     let has_default_retry =
         job.queue().is_some() && job.retry.as_deref() == Some(retry::DEFAULT_MS);
-    let metadata = Metadata::of(job);
+    let metadata = Metadata::of(job, first_ms);
     let metadata = if has_default_retry { metadata.without_retry() } else { metadata };
     let metadata = rmp_serde::to_vec_named(&metadata)
         .expect("a job holds only strings, numbers and bytes, which MessagePack can write");
@@ -251,8 +233,10 @@ pub struct State {
     pub generation: Generation,
     /// Fingerprint of the message that scheduled the job.
     pub fingerprint: [u8; 8],
-    /// Bits for the scripts (prelude.lua).
+    /// Bits for the scripts (prelude.lua), but for that of `anew_ms`.
     pub marks: u8,
+    /// The time from which the expiry counts if an action began it anew, epoch ms.
+    pub anew_ms: Option<i64>,
     /// The reason why the job is dead or dying.
     pub reason: Option<DeadReason>,
     /// The turn at a limited target, while the job waits for it: only a claim reads it, and only a
@@ -280,6 +264,8 @@ impl State {
         reader.take::<8>()?;
         let (generation, fingerprint) = (reader.take()?, reader.take()?);
         let [marks, reason] = reader.take()?;
+        let has_anew = marks & MARK_ANEW != 0 && reader.rest.len() >= 8;
+        let anew_ms = if has_anew { Some(i64::from_be_bytes(reader.take()?)) } else { None };
         Ok(State {
             held: flags & FLAG_HELD != 0,
             counted: flags & FLAG_COUNTED != 0,
@@ -289,31 +275,12 @@ impl State {
             due_ms,
             generation,
             fingerprint,
-            marks,
+            marks: marks & !MARK_ANEW,
+            anew_ms,
             reason: reason_of_code(reason),
             turn: Turn::NONE,
             last_error: String::from_utf8_lossy(reader.rest).into_owned(),
         })
-    }
-
-    /// The proof of the pop that handed the job out last, in the bytes of a state.
-    pub(in crate::store) fn pop_of(bytes: &[u8]) -> Option<Nonce> {
-        bytes.get(17..25)?.try_into().ok()
-    }
-
-    /// This state with the turn that its bytes hold, if the record is that of a job of a broker.
-    pub(in crate::store) fn with_turn(self, bytes: &[u8], record: &[u8]) -> State {
-        let is_of_broker = record.first() == Some(&VERSION);
-        let turn = State::pop_of(bytes).filter(|_| is_of_broker);
-        State { turn: turn.map_or(Turn::NONE, Turn::of_bytes), ..self }
-    }
-
-    /// Whether a job that has never been attempted, and is due again at `next_ms`, waits for its
-    /// turn until then.
-    pub(in crate::store) fn waits_for_turn(&self, next_ms: i64) -> bool {
-        self.attempt == 0
-            && self.turn != Turn::NONE
-            && self.turn.at_ms().abs_diff(next_ms) <= MAX_TURN_DRIFT_MS
     }
 
     /// The state of a job that has none: due at `due_ms`, never attempted. `None` if the record is
@@ -337,6 +304,7 @@ impl State {
             generation,
             fingerprint,
             marks,
+            anew_ms: None,
             reason,
             turn: Turn::NONE,
             last_error: String::new(),
@@ -353,11 +321,6 @@ impl State {
         self
     }
 
-    /// The last pop took the job before its due time.
-    pub(in crate::store) fn is_early(&self) -> bool {
-        self.marks & MARK_EARLY != 0
-    }
-
     /// The facts that decide the fate of the job.
     #[must_use]
     pub fn progress(&self) -> Progress<'_> {
@@ -365,6 +328,7 @@ impl State {
             attempt: self.attempt,
             step: self.step,
             due_ms: self.due_ms,
+            anew_ms: self.anew_ms,
             crashes: self.crashes,
             reason: self.reason,
             last_error: &self.last_error,
@@ -384,7 +348,9 @@ impl State {
         bytes.extend_from_slice(&self.turn.to_bytes());
         bytes.extend_from_slice(&self.generation);
         bytes.extend_from_slice(&self.fingerprint);
-        bytes.extend_from_slice(&[self.marks, code_of_reason(self.reason)]);
+        let anew = if self.anew_ms.is_some() { MARK_ANEW } else { 0 };
+        bytes.extend_from_slice(&[self.marks | anew, code_of_reason(self.reason)]);
+        self.anew_ms.iter().for_each(|ms| bytes.extend_from_slice(&ms.to_be_bytes()));
         bytes.extend_from_slice(self.last_error.as_bytes());
         bytes
     }
@@ -410,6 +376,7 @@ pub fn code_of_reason(reason: Option<DeadReason>) -> u8 {
         Some(DeadReason::Late) => 3,
         Some(DeadReason::Failed) => 4,
         Some(DeadReason::Crashed) => 5,
+        Some(DeadReason::Expired) => 6,
         Some(DeadReason::Unknown) => u8::MAX,
     }
 }

@@ -1,10 +1,10 @@
 //! Recurring schedules: three keys a bucket, and the script that changes them.
 //!
-//! A schedule is in the hash `schedules` (its record, see [`codec`]), in `schedule_states` (its
+//! A schedule is in the hash `schedules` (its record, see `codec`), in `schedule_states` (its
 //! state), and in the zset `schedule_times` while it is not paused. Every decision is made in Rust,
 //! on a state that was read; `change_schedule.lua` applies it if the state is still the same.
 //!
-//! - `codec`: the stored forms; [`change`]: a change and its result; [`occurrence`]: the job of an
+//! - `codec`: the stored forms; `change`: a change and its result; `occurrence`: the job of an
 //!   occurrence.
 //! - `plan`: the decisions on requests.
 //! - `query` and `list`: pages of schedules; `counts`: their numbers; `ids`, `pattern`: what both
@@ -19,8 +19,8 @@ mod counts;
 pub(crate) mod heads;
 mod ids;
 mod list;
-mod of_settings;
 pub(crate) mod occurrence;
+mod of_settings;
 pub(in crate::store) mod pattern;
 mod pause;
 pub(in crate::store) mod plan;
@@ -46,6 +46,9 @@ use super::scripts::Name;
 use crate::job::JobId;
 use crate::schedule::StoredSchedule;
 
+/// The number of ids in one read: a record may be large.
+const IDS_PER_READ: usize = 32;
+
 /// The recurring schedules of a namespace.
 pub struct Schedules {
     namespace: Arc<Namespace>,
@@ -63,6 +66,7 @@ pub(crate) struct Read {
 }
 
 /// What the keys have under an id.
+#[derive(Clone)]
 pub(in crate::store) struct Found {
     /// The state of a schedule that exists.
     pub(in crate::store) state: Option<Bytes>,
@@ -173,9 +177,18 @@ pub(in crate::store) async fn look(
     bucket: u16,
     ids: &[&str],
 ) -> Result<Vec<Found>, StoreError> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
+    let mut found = Vec::with_capacity(ids.len());
+    for ids in ids.chunks(IDS_PER_READ) {
+        found.extend(look_at(namespace, bucket, ids).await?);
     }
+    Ok(found)
+}
+
+async fn look_at(
+    namespace: &Namespace,
+    bucket: u16,
+    ids: &[&str],
+) -> Result<Vec<Found>, StoreError> {
     // The states first: a record that is newer than its state fails the change, one that is older
     // would not.
     let mut pipeline = Pipeline::new();
@@ -185,9 +198,9 @@ pub(in crate::store) async fn look(
         namespace.link.pipeline("reading recurring schedules", &pipeline).await?.into_iter();
     let mut values = || match answers.next() {
         Some(Value::Array(values)) if values.len() == ids.len() => Ok(values),
-        other => Err(StoreError::new(
+        _ => Err(StoreError::new(
             Class::Script,
-            format!("redis: HMGET answered {other:?} for {} recurring schedules", ids.len()),
+            "redis: HMGET answered no list with an item for each recurring schedule",
         )),
     };
     let (states, records) = (values()?, values()?);

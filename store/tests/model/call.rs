@@ -202,7 +202,7 @@ impl Call {
     pub(crate) fn end(set: Set, jobs: &[(u8, u8)]) -> Call {
         let call = Call::new(Name::End, &[]).on(Sets::Of(set));
         jobs.iter().fold(call, |call, (id, generation)| {
-            call.and(IDS[usize::from(*id)]).and(set.name()).and(eight(*generation))
+            call.and(IDS[usize::from(*id)]).and(set.name()).and(eight(*generation)).and("*").and("")
         })
     }
 

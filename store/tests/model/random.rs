@@ -1,7 +1,7 @@
 //! Random calls of every script, and random damage, for the comparison with a real Redis.
 
 use dwell_core::Destination;
-use dwell_store::job::Target;
+use dwell_store::job::{Conflict, Target};
 use dwell_store::store::record;
 use dwell_store::store::scripts::Name;
 use rand::rngs::StdRng;
@@ -95,9 +95,20 @@ impl Random {
                     );
                     asked.generated = self.below(5) == 0;
                     asked.first = (self.below(3) == 0).then(|| eight(generation));
-                    let policy = self.one_of(&["replace", "replace", "keep", "reject", "other"]);
+                    let policy = self.one_of(&[
+                        "replace",
+                        "replace",
+                        "keep",
+                        "reject",
+                        "other",
+                        "debounce 1000",
+                        "debounce 1000",
+                    ]);
+                    if policy.starts_with("debounce") {
+                        asked.conflict = Conflict::Debounce { max_wait_ms: 1000 };
+                    }
                     let (record, time) = (record::encode(&asked, eight(generation)), self.time());
-                    let flags = self.one_of(&["0", "0", "0", "1", "1", "1", "2", "3"]);
+                    let flags = self.one_of(&["0", "0", "0", "1", "1", "1", "2", "3", "5", "5@7"]);
                     words.extend([
                         IDS[usize::from(*id)].into(),
                         record,

@@ -404,7 +404,7 @@ pub(crate) const RULES: &[Mutant] = &[
     without(
         "the end of a job does not end the next one",
         &[ENDED],
-        &[Edit(&[Name::End], "generation_of(record) == ARGV[3 * i] and ", "")],
+        &[Edit(&[Name::End], "generation_of(record) == ARGV[at + 3] and ", "")],
     ),
     // schedule
     without("replace counts what is held", &[REPLACED], &[Edit(&[Name::Schedule], UNHELD, "")]),

@@ -128,6 +128,35 @@ async fn each_kind_is_told_once() {
 }
 
 #[tokio::test]
+async fn a_schedule_is_told_by_its_occurrences() {
+    let mut env = told_on_main(&[]).await;
+    let schedule = Message::new("")
+        .with_header("delay-id", "yearly")
+        .with_header("delay-schedule", "@yearly")
+        .with_header("delay-target", "orders.a");
+    env.send(schedule);
+    env.send(action("fire", "yearly"));
+    // The occurrence was made and delivered.
+    env.arrived(TOPIC, 2).await;
+    env.send(action("cancel", "yearly"));
+    env.arrived(TOPIC, 3).await;
+    assert!(env.stop(Duration::from_secs(5)).await);
+    let events = env.broker.published(TOPIC);
+    let all = all_told(&events);
+    let made = all.last().unwrap().1.clone();
+    assert!(made.starts_with("yearly@"), "{made}");
+    let expected =
+        [("cancelled", "yearly"), ("delivered", made.as_str()), ("scheduled", made.as_str())];
+    assert_eq!(all, expected.map(|(kind, id)| (kind.to_owned(), id.to_owned())));
+    for kind in ["scheduled", "delivered"] {
+        let data = data(&events, kind, &made);
+        assert_eq!(data["schedule"], "yearly");
+        assert_eq!(data["occurrence"], 1);
+    }
+    assert_eq!(data(&events, "scheduled", &made)["reason"], "made");
+}
+
+#[tokio::test]
 async fn only_the_kinds_that_are_asked_for_are_told() {
     let env = told_on_main(&[("events.of", "dead,cancelled")]).await;
     env.send(request("fine", "0"));
@@ -148,6 +177,17 @@ async fn an_event_that_comes_in_is_rejected() {
     env.send(Message { properties: None, key: None, ..event.with_header("delay-for", "0") });
     let rejected = env.arrived("delay.rejected", 1).await.remove(0);
     assert_eq!(rejected.headers.text("delayed-error"), Some("loop"));
+}
+
+#[tokio::test]
+async fn an_event_that_comes_back_from_rejected_ends_there() {
+    let env = told_on_main(&[]).await;
+    env.send(request("fine", "0"));
+    let event = env.arrived(TOPIC, 1).await.remove(0).with_header("delayed-error", "loop");
+    env.send(Message { properties: None, key: None, ..event.with_header("delay-for", "0") });
+    env.until_metric("dwell_events_dropped_total", 1.0).await;
+    env.taken().await;
+    assert_eq!(env.until_empty().await, 0, "no dead job makes another event");
 }
 
 /// A broker of its own for the events, which the instance cannot reach.

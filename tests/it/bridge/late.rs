@@ -34,6 +34,27 @@ fn policy(id: &str, late: &str) -> Message {
 }
 
 #[tokio::test]
+async fn a_job_past_its_expiry_is_a_dead_letter_and_late_is_judged_first() {
+    let expires = |message: Message| message.with_header("delay-expire", "100ms");
+    let requests = vec![
+        expires(request("expired", "100ms")),
+        expires(policy("dead", "dead")),
+        request("in time", "100ms").with_header("delay-expire", "1h"),
+    ];
+    let env = overdue(requests, &[]).await;
+    env.arrived("orders.a", 1).await;
+    let dead = env.arrived("delay.dead", 2).await;
+    for (id, reason) in [("expired", "expired"), ("dead", "late")] {
+        let letter = dead.iter().find(|letter| letter.body.as_ref() == id.as_bytes()).unwrap();
+        assert_eq!(letter.headers.text("delayed-dead-reason"), Some(reason));
+        assert_eq!(letter.headers.text("delayed-attempt"), Some("0"), "none was made");
+        env.until_place(id, Place::Dead).await;
+    }
+    env.until_metric(r#"dwell_dead_total{reason="expired"}"#, 1.0).await;
+    env.until_over("in time").await;
+}
+
+#[tokio::test]
 async fn each_policy_does_what_it_says() {
     let requests = vec![
         policy("fire", "fire"),

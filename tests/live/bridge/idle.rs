@@ -98,7 +98,7 @@ fn resident(pid: u32) -> u64 {
 async fn an_idle_fleet_asks_little_more_of_redis_than_one_instance() {
     let (asked, _) = idle(6, Duration::from_secs(5)).await;
     // One alone: 64 polls of buckets, 16 looks for leases and their clock, which a script reads
-    // too, and 26 counts for the gauges a second.
+    // too, 26 counts for the gauges, and 32 looks for due schedules with their clock a second.
     println!("{asked:?}");
     assert!((100.0..1200.0).contains(&asked.calls), "{asked:?}");
 }

@@ -16,7 +16,7 @@ const SETTINGS: &str = "delivery.publish_timeout = \"3s\"\ndelivery.retry = [\"2
                         schedules.paused.paused = true";
 /// The series that only move where Redis or Dwell is in a state that other tests make, or by an
 /// interface that this test does not open.
-const ELSEWHERE: [&str; 52] = [
+const ELSEWHERE: [&str; 53] = [
     // Events of jobs, which go nowhere here: `routes::audit`, `tests/it`.
     "dwell_events_dropped_total",
     // Consumers that fetch: `http::queues`, `http::long_poll`.
@@ -39,10 +39,11 @@ const ELSEWHERE: [&str; 52] = [
     r#"dwell_schedule_occurrences_total{result="made"}"#,
     r#"dwell_schedule_occurrences_total{result="caught_up"}"#,
     r#"dwell_schedule_occurrences_total{result="missed"}"#,
-    // Five crashes in a row; a death by a later version; an attempt that is out when it is
+    // An expired job, five crashes in a row; a death by a later version; an attempt that is out when it is
     // cancelled, or fails: `tests/it`.
     r#"dwell_possible_duplicates_total{cause="lease_lost"}"#,
     r#"dwell_dead_total{reason="crashed"}"#,
+    r#"dwell_dead_total{reason="expired"}"#,
     r#"dwell_dead_total{reason="unknown"}"#,
     r#"dwell_cancelled_total{verdict="in_flight"}"#,
     // A frozen, a full, a failed over, a damaged Redis: `redis_away`, `tests/it`, `store`.

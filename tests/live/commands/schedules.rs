@@ -17,7 +17,7 @@ impl Commands {
         let (fixture, folder) = (Fixture::new().await, TempDir::new().unwrap());
         let text = format!(
             "[redis]\nurls = [\"{}\"]\nnamespace = \"{}\"\n[limits]\nmax_delay = \"36500d\"\n\
-             [queues.\"*\"]\nretry = [\"1h\"]\n[brokers.main]\ntype = \"nats\"\n\
+             [queues.\"*\"]\nretry = [\"1h\"]\n[queues.small]\nmax_jobs = 1\n[brokers.main]\ntype = \"nats\"\n\
              url = \"nats://127.0.0.1:1\"\nallow = [\"orders.>\"]\n",
             fixture.settings.urls[0], fixture.settings.namespace
         );
@@ -55,9 +55,12 @@ async fn a_schedule_is_stored_by_the_rules_of_the_settings_and_shown() {
     let commands = Commands::new().await;
     let cron = ["--cron", "0 9 * * *", "--zone", "Europe/Berlin", "--start", "2090-03-01T00:00:00"];
     let job = ["--target", "orders.report", "--header", "tag=t", "--retry", "1s,2s", "--ttr", "9s"];
-    let more = ["--count", "3", "--catch-up", "all", "--overlap", "skip", "-", "-o", "json"];
-    let said = commands
-        .run_with(&[&["schedule", "report"], &cron[..], &job, &more].concat(), b"from stdin");
+    let late = ["--spread", "5m", "--late", "drop", "--max-late", "1h"];
+    let more = ["--count", "30", "--catch-up", "all", "--overlap", "skip", "-", "-o", "json"];
+    let said = commands.run_with(
+        &[&["schedule", "report"], &cron[..], &job, &late, &more].concat(),
+        b"from stdin",
+    );
     assert_eq!(said.code, 0, "{}", said.err);
     let stored = said.object();
     let shown = [
@@ -66,7 +69,7 @@ async fn a_schedule_is_stored_by_the_rules_of_the_settings_and_shown() {
         ("time_zone", json!("Europe/Berlin")),
         ("start", json!("2090-02-28T23:00:00.000Z")),
         ("end", Value::Null),
-        ("count", json!(3)),
+        ("count", json!(30)),
         ("catch_up", json!("all")),
         ("overlap", json!("skip")),
         ("broker", json!("main")),
@@ -74,6 +77,9 @@ async fn a_schedule_is_stored_by_the_rules_of_the_settings_and_shown() {
         ("headers", json!({"tag": "t"})),
         ("retry", json!(["1s", "2s"])),
         ("ttr_ms", json!(9_000)),
+        ("spread_ms", json!(300_000)),
+        ("late", json!("drop")),
+        ("max_late_ms", json!(3_600_000)),
         ("size", json!(10)),
     ];
     for (name, value) in shown {
@@ -112,6 +118,9 @@ async fn a_schedule_is_paused_resumed_fired_and_ended() {
     let id = format!("s@{:013}", fired["due_ms"].as_i64().unwrap());
     let job = commands.object(&["show", &id, "--body"]);
     assert_eq!((&job["queue"], &job["size"]), (&json!("emails"), &json!(4)), "{job}");
+    let shown = commands.run(&["show", "s"]);
+    assert_eq!(shown.code, 2, "{shown:?}");
+    assert!(shown.err.contains("dwell schedule"), "{shown:?}");
     let waiting = commands.run(&["reschedule", "s", "--for", "1h"]);
     assert_eq!(waiting.code, 2, "{waiting:?}");
     assert!(waiting.out.contains("waiting") && waiting.out.contains("recurring"), "{waiting:?}");
@@ -128,6 +137,17 @@ async fn a_schedule_is_paused_resumed_fired_and_ended() {
     ] {
         assert_eq!(commands.run(arguments).code, 2, "{arguments:?}");
     }
+}
+
+#[tokio::test]
+async fn a_full_queue_takes_no_occurrence() {
+    let commands = Commands::new().await;
+    commands.object(&["schedule", "s", "--cron", "@yearly", "--queue", "small"]);
+    commands.object(&["fire", "s"]);
+    let refused = commands.run(&["fire", "s"]);
+    assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{}", refused.err);
+    assert!(refused.err.contains("queue_full"), "{}", refused.err);
+    assert_eq!(commands.object(&["schedule", "s"])["occurrence"], 1);
 }
 
 #[tokio::test]
@@ -157,6 +177,8 @@ async fn a_preview_needs_neither_settings_nor_servers() {
     let said = run_with(&[&flags[..], &from].concat(), b"");
     assert_eq!(said.code, 0, "{}", said.err);
     assert_eq!(said.object(), json!({"next": [3_794_112_000_000_i64, 3_794_194_800_000_i64]}));
+    let local = ["--from", "2090-03-25T01:00:00", "-o", "json"];
+    assert_eq!(run_with(&[&flags[..], &local].concat(), b"").object(), said.object());
     let text = run_with(&["schedule", "--every", "1h", "--next", "3"], b"").out;
     assert_eq!(text.lines().count(), 3, "{text}");
     for (arguments, says) in [
@@ -165,6 +187,7 @@ async fn a_preview_needs_neither_settings_nor_servers() {
         (&["schedule", "--every", "1h", "--zone", "UTC"], "bad_schedule"),
         (&["schedule", "--cron", "@daily", "--end", "2020-01-01T00:00:00Z"], "bad_schedule"),
         (&["schedule", "--cron", "@daily", "--next", "1001"], "1001"),
+        (&["schedule", "--cron", "@daily", "--from", "2090-03-25T01:00:00"], "offset"),
         (&["schedule"], "ID"),
     ] {
         let said = run_with(arguments, b"");
@@ -186,18 +209,21 @@ async fn what_cannot_be_stored_exits_before_anything_changes() {
         (&["schedule", "x@1234567890123", "--cron", "@daily", "--queue", "q"], 64, "bad_id"),
         (&["schedule", "x", "--cron", "@daily", "--queue", "q", "--count", "0"], 64, "count"),
         (&["schedule", "x", "--queue", "q"], 64, "--cron"),
-        (&["schedule", "j", "--cron", "@daily", "--queue", "q"], 2, "conflict"),
-        (
-            &["schedule", "s", "--cron", "@daily", "--queue", "q", "--on-conflict", "reject"],
-            2,
-            "conflict",
-        ),
     ] {
         let said = commands.run(arguments);
         assert_eq!((said.code, said.out.as_str()), (code, ""), "{arguments:?}: {}", said.err);
         assert!(said.err.contains(says), "{arguments:?}: {}", said.err);
     }
     assert_eq!(commands.fixture.dump().await, before);
+    // A conflict changes nothing but what is remembered of the requests.
+    for arguments in [
+        &["schedule", "j", "--cron", "@daily", "--queue", "q"][..],
+        &["schedule", "s", "--cron", "@daily", "--queue", "q", "--on-conflict", "reject"],
+    ] {
+        let said = commands.run(arguments);
+        assert_eq!((said.code, said.out.as_str()), (2, ""), "{arguments:?}: {}", said.err);
+        assert!(said.err.contains("conflict"), "{arguments:?}: {}", said.err);
+    }
 }
 
 #[tokio::test]

@@ -216,7 +216,16 @@ async fn every_page_is_accessible_in_either_theme_and_on_a_phone() {
             json!({"id": id, "for": "0", "target": null, "queue": &queue, "body": body}),
         );
     }
-    plain_story(&sidecar, "everywhere", &[&long, "dead", &queue]).await;
+    let recurring = "s".repeat(200);
+    let answer = sidecar.call(
+        &format!("PUT /v1/schedules/{recurring}"),
+        Some(&json!({"schedule": "0 9 * * *", "time_zone": "Asia/Tokyo", "queue": &queue, "headers": {"h": "v".repeat(500)}})),
+    );
+    assert_eq!(answer.status, 201, "{answer:?}");
+    let reason = json!({"reason": "r".repeat(500)});
+    let answer = sidecar.post(&format!("/v1/schedules/{recurring}/pause"), &reason);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    plain_story(&sidecar, "everywhere", &[&long, "dead", &queue, &recurring]).await;
 }
 
 #[tokio::test]

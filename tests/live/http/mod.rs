@@ -5,7 +5,7 @@
 //!   lists that stand still while jobs come and go; `arrays`: several jobs in one call; `bounds`:
 //!   full queues; `queues`: pops, leases and the queues; `long_poll`: pops that wait;
 //!   `pop_results`: pops that carry acknowledgements; `schedules`: recurring schedules.
-//! - `dashboard`, `queue_pages`: the work of people in it, through `browser`.
+//! - `dashboard`, `queue_pages`, `schedule_pages`: the work of people in it, through `browser`.
 //! - `connections`: the rules for those of every listener; `descriptors`: their number; `flood`:
 //!   clients that only hold connections; `memory`: the memory of all together; `tutorial`: the page
 //!   on queues, as it is written.
@@ -36,6 +36,7 @@ mod pop_results;
 mod queue_pages;
 mod queues;
 mod rotated;
+mod schedule_pages;
 mod schedules;
 mod schema;
 mod sidecar;

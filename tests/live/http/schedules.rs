@@ -48,7 +48,7 @@ async fn a_schedule_is_stored_and_shown_as_it_was_requested() {
         "schedule": "0 9 * * *", "time_zone": "europe/berlin", "start": "2090-03-01T00:00:00",
         "end": "2090-03-31T00:00:00Z", "count": 3, "catch_up": "all", "overlap": "skip",
         "target": "orders.report", "headers": {"tag": "t"}, "retry": ["1s", 2000], "ttr": "10s",
-        "body": "text",
+        "spread": "10m", "late": "drop", "max_late": "1h", "body": "text",
     });
     let answer = put(&sidecar, "a%2Fb", &body);
     assert_eq!(answer.status, 201, "{answer:?}");
@@ -64,11 +64,13 @@ async fn a_schedule_is_stored_and_shown_as_it_was_requested() {
         json!({
             "id": "a/b", "schedule": "0 9 * * *", "time_zone": "Europe/Berlin",
             "start": "2090-02-28T23:00:00.000Z", "end": "2090-03-31T00:00:00.000Z", "count": 3,
-            "catch_up": "all", "overlap": "skip", "paused": false, "reason": null,
+            "catch_up": "all", "overlap": "skip", "spread_ms": 600_000, "paused": false,
+            "reason": null,
             "occurrence": 0, "next": null, "missed": 0, "last_ms": null, "last_missed_ms": null,
             "broker": "main", "exchange": "", "target": "orders.report", "queue": null,
-            "key": null, "headers": {"tag": "t"}, "retry": ["1s", "2s"], "ttr_ms": 10_000,
-            "confirm": "broker", "size": 4, "created_ms": null,
+            "key": null, "headers": {"tag": "t"}, "retry": ["1s", "2s"],
+            "retry_is_default": false, "ttr_ms": 10_000, "confirm": "broker", "late": "drop",
+            "max_late_ms": 3_600_000, "size": 4, "created_ms": null,
         })
     );
     assert_eq!(sidecar.get("/v1/schedules/a%2Fb").json()["created_ms"], created);
@@ -77,7 +79,19 @@ async fn a_schedule_is_stored_and_shown_as_it_was_requested() {
     sidecar.get("/v1/jobs/a%2Fb").problem(404);
 
     let shown = added(&sidecar, "plain", &json!({"schedule": "@every 1h", "queue": "emails"}));
-    let none = ["time_zone", "start", "end", "count", "reason", "broker", "exchange", "target"];
+    let none = [
+        "time_zone",
+        "start",
+        "end",
+        "count",
+        "spread_ms",
+        "reason",
+        "broker",
+        "exchange",
+        "target",
+        "late",
+        "max_late_ms",
+    ];
     assert!(none.iter().all(|name| shown[name].is_null()), "{shown}");
     assert_eq!((&shown["catch_up"], &shown["overlap"]), (&json!("one"), &json!("allow")));
     // An id that is a word of another path.
@@ -101,6 +115,14 @@ async fn the_next_times_are_later_than_from_and_within_end_and_count() {
     assert_eq!(next("next=0"), json!([]));
     assert_eq!(next("").as_array().unwrap().len(), 5);
     assert_eq!(next("next=1000").as_array().unwrap().len(), 1000);
+    let mut two = nine;
+    two["count"] = 2.into();
+    two["start"] = BEFORE_CHANGE.into();
+    added(&sidecar, "two", &two);
+    let after =
+        |ms: i64| sidecar.get(&format!("/v1/schedules/two?from={ms}")).json()["next"].clone();
+    assert_eq!(after(NINES[0]), json!([NINES[1]]), "the first of two is over by then");
+    assert_eq!(after(NINES[1]), json!([]));
 
     let preview = |more: Value| {
         let mut body = json!({"schedule": "0 9 * * *", "time_zone": "Europe/Berlin"});
@@ -110,13 +132,18 @@ async fn the_next_times_are_later_than_from_and_within_end_and_count() {
         answer.json()
     };
     assert_eq!(preview(json!({"from": BEFORE_CHANGE, "next": 3})), json!({"next": NINES}));
-    assert_eq!(preview(json!({"from": BEFORE_CHANGE, "count": 2}))["next"], json!(NINES[..2]));
+    // What comes before uses up the count.
+    assert_eq!(preview(json!({"from": BEFORE_CHANGE, "count": 2}))["next"], json!([]));
+    let two = json!({"start": BEFORE_CHANGE, "from": BEFORE_CHANGE, "count": 2});
+    assert_eq!(preview(two)["next"], json!(NINES[..2]));
+    let local = json!({"from": "2090-03-25T01:00:00", "next": 1});
+    assert_eq!(preview(local)["next"], json!([NINES[0]]), "in the zone of the schedule");
     let until_noon = json!({"from": BEFORE_CHANGE, "end": "2090-03-26T12:00:00"});
     assert_eq!(preview(until_noon)["next"], json!(NINES[..2]));
     let hourly = json!({"schedule": "@every 1h", "time_zone": null, "start": BEFORE_CHANGE, "from": BEFORE_CHANGE, "next": 2});
     let hours = json!([BEFORE_CHANGE + 3_600_000, BEFORE_CHANGE + 7_200_000]);
     assert_eq!(preview(hourly)["next"], hours);
-    assert_eq!(ids(&sidecar.get("/v1/schedules").json()), ["nine"], "nothing was stored");
+    assert_eq!(ids(&sidecar.get("/v1/schedules").json()), ["nine", "two"], "nothing was stored");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -75,20 +75,20 @@ pub(super) async fn refused_schedules(fixture: &Fixture) {
     jetstream::make_stream(port, "REFUSES", &["out.foo.*"], more).await;
     let at = ("Nats-Schedule", "@at 1970-01-01T00:00:00Z");
     let to = ("Nats-Schedule-Target", "out.foo.publish");
-    let cases: [(Headers<'_>, bool, &str); 12] = [
-        (&[("Nats-Schedule", "invalid"), to], true, "bad_delay"),
+    let cases: [(Headers<'_>, bool, &str); 11] = [
+        (&[("Nats-Schedule", "invalid"), to], true, "bad_schedule"),
         (&[("Nats-Schedule", "@at tomorrow"), to], true, "bad_delay"),
-        (&[("Nats-Schedule", "@every 999ms"), to], true, "bad_delay"),
+        (&[("Nats-Schedule", "@every 999ms"), to], true, "bad_schedule"),
         (&[at, ("Nats-Schedule-Target", "not.matching")], true, "target_not_allowed"),
         (&[at, ("Nats-Schedule-Target", "out.foo.*")], true, "target_not_allowed"),
         (&[at, to, ("Nats-Schedule-TTL", "invalid")], true, "bad_header"),
         (&[at, to, ("Nats-Schedule-Time-Zone", "UTC")], true, "bad_header"),
         (&[at, to, ("Nats-Schedule-Rollup", "all")], true, "bad_header"),
         // The server carries these out, and Dwell says that it does not.
-        (&[at, to, ("Nats-Schedule-TTL", "1s")], false, "bad_header"),
         (&[at, to, ("Nats-Schedule-Rollup", "sub")], false, "bad_header"),
         (&[at, to, ("Nats-Schedule-Source", "out.foo.source")], false, "bad_header"),
-        (&[("Nats-Schedule", "@every 1h"), to], false, "bad_delay"),
+        // A request by Kafka has no subject that could be the id.
+        (&[("Nats-Schedule", "@every 1h"), to], false, "bad_id"),
     ];
     for (headers, refuses, _) in cases {
         let ack = jetstream::publish(port, "out.foo.invalid", headers, "").await;

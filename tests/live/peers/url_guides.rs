@@ -127,11 +127,10 @@ async fn the_page_on_cron_leads_to_dwell() {
     place.until_started().await;
     assert_eq!(said(&guide.follow("curl -s").await)["id"], "close-order-17");
     assert_eq!(said(&guide.follow("curl -s -X DELETE").await)["verdict"], "cancelled");
-    let job = said(&guide.follow("day=$(date").await);
-    assert!(
-        job["id"].as_str().unwrap().starts_with("report-20") && job["state"] == "scheduled",
-        "{job}"
-    );
+    let schedule = said(&guide.follow("curl -s -X PUT").await);
+    assert_eq!(schedule["id"], "report");
+    assert_eq!(schedule["schedule"], "0 6 * * *");
+    assert_eq!(schedule["next"].as_array().unwrap().len(), 5);
     assert!(receiver.seen().is_empty());
     dwell.stop().await;
     guide.end();

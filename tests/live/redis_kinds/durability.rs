@@ -320,10 +320,11 @@ async fn every_key_is_there<'a>(
         "claims",
         "settled",
         "queues",
+        "schedules",
     ] {
         source.order(&["HSET", &key(name), "x", ""]).await.unwrap();
     }
-    for name in ["held", "claim_deadlines", "dead"] {
+    for name in ["held", "claim_deadlines", "dead", "ends"] {
         source.order(&["ZADD", &key(name), "9999999999999", "x"]).await.unwrap();
     }
     source

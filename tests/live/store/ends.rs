@@ -1,6 +1,7 @@
 //! Jobs of queues with an end of their own, and the index of the ends.
 
 use dwell::job::{Due, Job};
+use dwell::policy::late::LateRules;
 use dwell::request::NewJob;
 use dwell::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
 use dwell::store::queue::ends::{EndsSnapshot, Over};
@@ -43,7 +44,7 @@ async fn a_job_ends_by_its_record_whatever_the_index_says() {
     // A later note postpones nothing.
     fixture.store.queue.note_end(&id("ready"), now_ms + 600_000).await.unwrap();
     assert!(look(&fixture).await.has_ended);
-    fixture.store.queue.end_jobs(0).await.unwrap();
+    fixture.store.queue.end_jobs(0, LateRules::default(), &()).await.unwrap();
     for (name, stays) in [("scheduled", false), ("ready", false), ("later", true), ("never", true)]
     {
         assert_eq!(fixture.store.reader.find(&id(name)).await.unwrap().is_some(), stays, "{name}");
@@ -85,7 +86,7 @@ async fn only_the_record_that_was_read_ends() {
         size: before.size,
     };
     fixture.store.queue.end_these([over]).await.unwrap();
-    fixture.store.queue.end_jobs(0).await.unwrap();
+    fixture.store.queue.end_jobs(0, LateRules::default(), &()).await.unwrap();
     assert!(fixture.store.reader.find(&id("a")).await.unwrap().is_some());
     assert_eq!(entries(&fixture).await, ["a"], "its own end leads to it");
 }
@@ -167,7 +168,7 @@ async fn a_thousand_ends_in_any_state_leave_one_entry_each() {
         fixture.store.queue.rescue(0, super::fixture::LEASE, 128, 1 << 20).await.unwrap().jobs;
     assert_eq!((rescued.len(), take(&fixture, 100, 600_000).await.len()), (100, 100));
 
-    fixture.store.queue.end_jobs(0).await.unwrap();
+    fixture.store.queue.end_jobs(0, LateRules::default(), &()).await.unwrap();
     for (command, name) in [
         ("HLEN", "jobs"),
         ("ZCARD", "due:=q"),

@@ -309,6 +309,7 @@ pub(crate) fn job(body: impl Into<Bytes>) -> Job {
         retry: None,
         late: None,
         max_late_ms: None,
+        expire: None,
         on_timeout: OnTimeout::Ready,
         tries: None,
         ends_ms: None,
@@ -316,6 +317,7 @@ pub(crate) fn job(body: impl Into<Bytes>) -> Job {
         origin: "nats".to_owned(),
         trace: None,
         round: 0,
+        debounced_ms: None,
         has_body: true,
         body: body.into(),
     }

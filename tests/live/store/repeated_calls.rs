@@ -78,7 +78,7 @@ async fn a_late_copy_of_a_call_that_changed_nothing_stores_nothing() {
             match conflict {
                 Conflict::Keep => Verdict::Kept,
                 Conflict::Reject => Verdict::Conflict,
-                Conflict::Replace => Verdict::Duplicate,
+                Conflict::Replace | Conflict::Debounce { .. } => Verdict::Duplicate,
             }
         );
         assert_eq!(fixture.act(&action(Action::Cancel, "a", 3)).await, Verdict::Cancelled);

@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::http::api::caller::Caller;
-use crate::http::api::extract::{Query, flag, time};
+use crate::http::api::extract::{Query, time};
 use crate::http::api::state::Api;
 use crate::http::server::Problem;
 use crate::http::server::account::Account;
 use crate::store::schedules::{ScheduleFilter, ScheduleQuery};
+use crate::units::quote;
 use crate::view;
 
 /// The default length of a page.
@@ -82,11 +83,15 @@ pub(in crate::http::api) async fn list(
 
 impl Filter {
     fn read(self, caller: &Caller) -> Result<ScheduleQuery, Problem> {
-        let paused = self.paused.as_deref().map(|word| match word {
-            "true" => "1",
-            "false" => "0",
-            other => other,
-        });
+        let paused = match self.paused.as_deref() {
+            None => None,
+            Some("true" | "1") => Some(true),
+            Some("false" | "0") => Some(false),
+            Some(other) => {
+                let detail = format!("paused: {} is neither true nor false", quote(other));
+                return Err(Problem::bad(detail));
+            }
+        };
         let limit = self.limit.unwrap_or(DEFAULT_PAGE_SCHEDULES);
         if !(1..=MAX_PAGE_SCHEDULES).contains(&limit) {
             return Err(Problem::bad(format!(
@@ -102,7 +107,7 @@ impl Filter {
         });
         let filter = ScheduleFilter {
             q: self.q,
-            paused: flag("paused", paused)?,
+            paused,
             queue: self.queue,
             target: self.target,
             missed_since_ms: time("missed_since", self.missed_since.as_deref())?,

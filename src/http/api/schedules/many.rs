@@ -9,11 +9,9 @@ use crate::http::api::caller::Caller;
 use crate::http::api::extract::Json as Body;
 use crate::http::api::state::Api;
 use crate::http::server::Problem;
+use crate::schedule::MAX_REASON_BYTES;
 use crate::store::schedules::ScheduleFilter;
 use crate::view;
-
-/// The most bytes of the reason of a pause.
-const MAX_REASON_BYTES: usize = 1000;
 
 /// Which schedules to pause or resume; without any field, all
 #[derive(Debug, Deserialize, ToSchema)]

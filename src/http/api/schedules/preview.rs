@@ -6,12 +6,12 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::next_count;
-use crate::http::api::extract::{Json as Body, time};
+use crate::http::api::extract::Json as Body;
 use crate::http::api::job_request::given;
 use crate::http::api::state::Api;
 use crate::http::api::text::Text;
 use crate::http::server::Problem;
-use crate::request::timing_from_fields;
+use crate::request::{moment_ms, timing_from_fields};
 use crate::view;
 
 /// The times of a recurring schedule that is not stored
@@ -30,8 +30,7 @@ pub(in crate::http::api) struct Previewed {
     end: Option<Text>,
     /// The most times: 1 to 1000000000
     count: Option<Text>,
-    /// Only times later than this: RFC 3339 with an offset, or epoch milliseconds; by default now,
-    /// by Redis's clock
+    /// Only times later than this, a time as `start`; by default now, by Redis's clock
     from: Option<Text>,
     /// How many next times; by default 5
     #[schema(minimum = 0, maximum = 1000)]
@@ -52,8 +51,8 @@ pub(in crate::http::api) async fn preview(
     let Previewed { schedule, time_zone, start, end, count, from, next } = previewed;
     let text = |text: Option<Text>| text.map(|text| text.0);
     let most = next_count(next)?;
-    let from_ms = time("from", text(from).as_deref())?;
     let now_ms = api.inner.apply.store.now_ms();
+    let zone = time_zone.clone();
     let fields = given([
         ("schedule", schedule),
         ("time-zone", time_zone),
@@ -62,5 +61,6 @@ pub(in crate::http::api) async fn preview(
         ("count", text(count)),
     ]);
     let timing = timing_from_fields(&fields, now_ms)?;
+    let from_ms = text(from).map(|text| moment_ms("from", &text, zone.as_deref())).transpose()?;
     Ok(Json(view::Times::of(&timing, now_ms, from_ms.unwrap_or(now_ms), most)))
 }

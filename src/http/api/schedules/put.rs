@@ -12,12 +12,11 @@ use crate::http::api::new_jobs::location;
 use crate::http::api::state::Api;
 use crate::http::server::Problem;
 use crate::job::{JobId, Verdict};
+use crate::request::NewSchedule;
 use crate::request::{Code, Rejection, Request};
-use crate::schedule::{NewSchedule, Progress, StoredSchedule};
 use crate::store::error::{Class, ErrorKind, StoreError};
-use crate::store::queue::batch::Answer;
 use crate::store::reader::lookup::Place;
-use crate::view;
+use crate::view::{self, asked_schedule};
 
 /// Store a recurring schedule
 ///
@@ -58,7 +57,7 @@ pub(in crate::http::api) async fn put(
         found => found?,
     };
     // The schedule may be over already.
-    let shown = api.shown(&found.unwrap_or_else(|| asked(new, now_ms, answer)));
+    let shown = api.shown(&found.unwrap_or_else(|| asked_schedule(new, now_ms, answer)));
     if !is_new {
         return Ok(Json(shown).into_response());
     }
@@ -76,18 +75,6 @@ fn refused(id: &JobId, error: StoreError) -> Problem {
         }
         _ => error.into(),
     }
-}
-
-/// A schedule as it was requested, before its first occurrence.
-fn asked(new: NewSchedule, now_ms: i64, answer: Answer) -> StoredSchedule {
-    let progress = Progress {
-        grid_ms: now_ms,
-        next_ms: answer.due_ms,
-        is_paused: new.is_paused,
-        ..Progress::default()
-    };
-    let NewSchedule { id, timing, job, from_settings, .. } = new;
-    StoredSchedule { id, timing, job, from_settings, progress }
 }
 
 impl Api {

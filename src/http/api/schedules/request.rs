@@ -10,8 +10,8 @@ use crate::http::api::job_request::{NewJobRequest, given};
 use crate::http::api::text::Text;
 use crate::http::server::Problem;
 use crate::job::JobId;
+use crate::request::NewSchedule;
 use crate::request::{Code, Rejection, RequestRules, schedule_from_fields};
-use crate::schedule::NewSchedule;
 use crate::units::quote;
 
 /// A recurring schedule. Its times stand where a job has its time; the other fields are those of a

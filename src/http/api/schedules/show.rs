@@ -47,7 +47,8 @@ pub(in crate::http::api) async fn show(
     let from_ms = time("from", shown.from.as_deref())?;
     let found = api.schedule(&caller, &id).await?.ok_or_else(|| no_schedule(&id))?;
     let apply = &api.inner.apply;
-    let next = found.upcoming(from_ms.unwrap_or_else(|| apply.store.now_ms()), most);
+    let now_ms = apply.store.now_ms();
+    let next = found.upcoming_after(now_ms, from_ms.unwrap_or(now_ms), most);
     let schedule = view::Schedule::of(&found, next, &apply.retry_ms);
     Ok(Json(if with_body { schedule.with_body(&found) } else { schedule }))
 }

@@ -122,6 +122,28 @@ export const peek = async (name, signal) => call(queuePath(name, '/peek'), { sig
 /** Pauses, resumes or purges a queue. Returns the counts, or what was removed. */
 export const onQueue = async (name, action, body) => call(queuePath(name, `/${action}`), send('POST', body));
 
+function schedulePath(id, rest = '') {
+  if (id === '.' || id === '..') throw new Problem(0, `A browser cannot request a schedule with the id ${id}: use \`dwell schedule\`.`);
+  // These words name calls of their own, unless a letter is escaped.
+  const isCall = ['pause', 'resume', 'preview'].includes(id);
+  const first = isCall ? `%${id.charCodeAt(0).toString(16)}` : '';
+  return `schedules/${first}${encodeURIComponent(id.slice(isCall ? 1 : 0))}${rest}`;
+}
+
+/** Filters: q, paused, queue, target, missed_since, limit, cursor. */
+export const schedules = (filters, signal) => call(`schedules${query(filters)}`, { signal });
+/** A schedule with its next times: `next` of them; with its body if `body` is set. */
+export const schedule = async (id, { next, body, signal }) => call(schedulePath(id, query({ next, body: body ? 1 : '' })), { signal });
+/** Stores a schedule. */
+export const putSchedule = async (id, wanted) => call(schedulePath(id), send('PUT', wanted));
+/** Pauses or resumes a schedule: returns it. Fires or ends a schedule (`cancel`): returns the verdict. */
+export const onSchedule = async (id, action, body) =>
+  action === 'cancel' ? call(schedulePath(id), send('DELETE')) : call(schedulePath(id, `/${action}`), send('POST', body));
+/** Pauses or resumes all schedules of these filters: q, queue, target. Returns their number. */
+export const onSchedules = (action, filters) => call(`schedules/${action}`, send('POST', filters));
+/** The next times of a schedule that is not stored. */
+export const preview = (wanted, signal) => call('schedules/preview', { ...send('POST', wanted), signal });
+
 /** Performs an action on a job. Returns the verdict. `time`: the new time of a reschedule, `{for}` or `{until}`. */
 export async function act(action, id, time) {
   if (action === 'cancel') return call(jobPath(id), send('DELETE'));

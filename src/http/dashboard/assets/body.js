@@ -6,8 +6,8 @@ import { bytes } from './format.js';
 const MOST = 64 * 1024;
 const WIDTH = 16;
 
-/** The section for a body, given in base64. */
-export function bodyOf(base64) {
+/** The section for a body, given in base64. `whole`: how to get a body that is too large to be shown. */
+export function bodyOf(base64, whole = 'run: dwell show ID --body -o json') {
   const all = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
   const views = {};
   const text = asText(all);
@@ -27,7 +27,7 @@ export function bodyOf(base64) {
     fill(shown, make());
     shown.dataset.view = view;
     const limit = view === 'hex' ? MOST / 8 : MOST;
-    fill(note, all.length > limit ? `The first ${bytes(limit)} of ${bytes(all.length)}. For the whole body, run: dwell show ID --body -o json` : '');
+    fill(note, all.length > limit ? `The first ${bytes(limit)} of ${bytes(all.length)}. For the whole body, ${whole}` : '');
   };
   const head = el('div', { class: 'card-head' }, el('h2', { id: 'body-title' }, 'Body'));
   const card = el('section', { class: 'card', 'aria-labelledby': 'body-title' }, head);

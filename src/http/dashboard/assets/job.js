@@ -6,9 +6,10 @@ import { bodyOf } from './body.js';
 import { moment } from './clock.js';
 import { el, fill, status } from './dom.js';
 import { bytes, count, duration, plural } from './format.js';
+import { headersOf, valueText } from './headers.js';
 import { stateOf, targetOf } from './job_table.js';
 import { keepAsking } from './pace.js';
-import { queueHref } from './router.js';
+import { queueHref, scheduleHref } from './router.js';
 import { ACTIONS, REASONS, verdictWords } from './words.js';
 
 const EVERY_MS = 1000;
@@ -41,7 +42,7 @@ export function job(parent, { id }, signal) {
     fill(head, status(...stateOf(found)), ' ', el('span', { class: 'lead' }, lead(found)));
     drawButtons(buttons, found, perform);
     fill(facts, errorOf(found), detailsOf(found));
-    fill(headers, headersOf(found));
+    fill(headers, headersOf(found.headers, 'The job has no headers.'));
     if (before && stateOf(before)[1] !== stateOf(found)[1]) announce(`The job is now: ${stateOf(found)[1]}.`);
   };
   const gone = () => {
@@ -62,7 +63,12 @@ export function job(parent, { id }, signal) {
           : 'There is no job with this id. Published, finished and cancelled jobs are not kept.',
       ),
     );
-    if (!was) fill(facts, el('p', { class: 'hint' }, 'Ids must match exactly, including upper and lower case.'));
+    if (!was)
+      fill(
+        facts,
+        el('p', { class: 'hint' }, 'Ids must match exactly, including upper and lower case.'),
+        el('p', { class: 'hint' }, el('a', { href: scheduleHref(id) }, 'Look for a recurring schedule with this id')),
+      );
     if (was && verdict.hidden) announce('The job is gone.');
   };
   const ask = async () => {
@@ -160,6 +166,7 @@ function errorOf(found) {
 function detailsOf(found) {
   const fact = (name, ...value) => el('div', {}, el('dt', {}, name), el('dd', {}, ...value));
   const code = (text) => el('code', {}, text);
+  const schedule = scheduleOf(found);
   const due = { dead: 'Was due', reserved: 'Was due', ready: 'Due', scheduled: found.attempt > 0 ? 'Next attempt' : 'Due' }[found.state];
   return el(
     'section',
@@ -173,6 +180,7 @@ function detailsOf(found) {
         ? fact('Queue', el('a', { href: queueHref(found.queue) }, code(found.queue)))
         : fact('Target', code(targetOf(found))),
       ...(found.queue ? [] : [fact('Broker', code(found.broker))]),
+      schedule !== null && fact('Schedule', el('a', { href: scheduleHref(schedule) }, code(schedule)), `, number ${found.headers['delayed-occurrence']}`),
       found.key !== null && fact('Key', code(valueText(found.key))),
       fact('Attempts', found.attempt === 0 ? 'None' : plural(found.attempt, 'attempt started', 'attempts started')),
       fact(
@@ -196,15 +204,8 @@ function detailsOf(found) {
   );
 }
 
-function headersOf(found) {
-  const headers = Object.entries(found.headers);
-  const rows = headers.map(([name, value]) =>
-    el('div', {}, el('dt', {}, el('code', {}, name)), el('dd', {}, el('code', {}, valueText(value)))),
-  );
-  const list = rows.length === 0 ? el('p', { class: 'empty' }, 'The job has no headers.') : el('dl', { class: 'pairs wide' }, rows);
-  return el('section', { class: 'card', 'aria-labelledby': 'headers-title' }, el('h2', { id: 'headers-title' }, 'Headers'), list);
-}
-
-function valueText(value) {
-  return typeof value === 'string' ? value : JSON.stringify(value);
+/** The id of the schedule whose occurrence the job is; null for other jobs. */
+function scheduleOf({ id, headers }) {
+  const schedule = headers['delayed-schedule'];
+  return typeof schedule === 'string' && id.startsWith(`${schedule}@`) ? schedule : null;
 }

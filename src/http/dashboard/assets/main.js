@@ -12,12 +12,15 @@ import { overview } from './overview.js';
 import { queue } from './queue.js';
 import { queues } from './queues.js';
 import { go, jobHref, route } from './router.js';
+import { schedule } from './schedule.js';
+import { schedule_form } from './schedule_form.js';
+import { schedules } from './schedules.js';
 import { signIn } from './sign_in.js';
 import { startTheme } from './theme.js';
 
-const PAGES = { overview, jobs, job, queues, queue, dead, nowhere };
+const PAGES = { overview, jobs, job, schedules, schedule, schedule_form, queues, queue, dead, nowhere };
 /** The link at the top of the pages that have none of their own. */
-const ABOVE = { job: 'jobs', queue: 'queues' };
+const ABOVE = { job: 'jobs', schedule: 'schedules', schedule_form: 'schedules', queue: 'queues' };
 const at = (id) => document.getElementById(id);
 const main = at('main');
 

@@ -8,6 +8,7 @@ import { count, plural } from './format.js';
 import { keepAsking } from './pace.js';
 import { peekTable } from './peek.js';
 import { jobsHref, stateOf } from './queues.js';
+import { listHref } from './router.js';
 
 const EVERY_MS = 2000;
 const STATES = [
@@ -31,7 +32,8 @@ export function queue(parent, { id: name }, signal) {
   const buttons = el('div', { class: 'buttons actions', role: 'group', 'aria-label': 'Actions' }, pause, purge);
   const [figures, drawFigures] = counts(name);
   const ready = peekTable();
-  const facts = el('section', { class: 'card', 'aria-labelledby': 'counts-title' }, el('h2', { id: 'counts-title' }, 'Jobs'), figures);
+  const schedules = el('p', { class: 'hint' }, el('a', { href: listHref('schedules', { queue: name }) }, 'Schedules of this queue'));
+  const facts = el('section', { class: 'card', 'aria-labelledby': 'counts-title' }, el('h2', { id: 'counts-title' }, 'Jobs'), figures, schedules);
   const peek = el('section', { class: 'card flush', 'aria-labelledby': 'peek-title' }, ready.element);
   fill(
     parent,

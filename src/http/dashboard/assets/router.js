@@ -3,12 +3,15 @@
 /** The page that the address names: `{page, id, filters}`. */
 export function route() {
   const [path, query = ''] = location.hash.replace(/^#/, '').split('?');
-  const [page, id] = path.split('/').filter(Boolean);
+  const [page, id, part] = path.split('/').filter(Boolean);
   const filters = Object.fromEntries(new URLSearchParams(query));
   if (page === undefined) return { page: 'overview', filters };
   if (page === 'jobs' && id !== undefined) return { page: 'job', id: decoded(id), filters };
   if (page === 'queues' && id !== undefined) return { page: 'queue', id: decoded(id), filters };
-  if (page === 'jobs' || page === 'dead' || page === 'queues') return { page, filters };
+  if (page === 'schedules' && id !== undefined && part === 'edit') return { page: 'schedule_form', id: decoded(id), filters };
+  if (page === 'schedules' && id !== undefined) return { page: 'schedule', id: decoded(id), filters };
+  if (page === 'new-schedule') return { page: 'schedule_form', filters };
+  if (page === 'jobs' || page === 'dead' || page === 'queues' || page === 'schedules') return { page, filters };
   return { page: 'nowhere', filters };
 }
 
@@ -17,6 +20,9 @@ export const jobHref = (id) => `#/jobs/${encodeURIComponent(id)}`;
 
 /** The address of a queue's page. */
 export const queueHref = (name) => `#/queues/${encodeURIComponent(name)}`;
+
+/** The address of a recurring schedule's page. */
+export const scheduleHref = (id) => `#/schedules/${encodeURIComponent(id)}`;
 
 /** The address of a list, without empty filters. */
 export function listHref(page, filters) {

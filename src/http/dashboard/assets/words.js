@@ -6,6 +6,7 @@ export const REASONS = {
   late: ['Too late', 'The job was overdue by more than max_late at its first attempt.'],
   failed: ['Failed by its consumer', 'The consumer failed the last attempt.'],
   crashed: ['Crashed', 'The instance that held the job crashed in five attempts in a row.'],
+  expired: ['Expired', 'The job was not delivered within its expiry.'],
   unknown: ['Unknown', 'A later version wrote a reason that this version does not know.'],
 };
 

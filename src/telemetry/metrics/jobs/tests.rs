@@ -98,8 +98,15 @@ fn each_event_of_a_delivery_counts_once() {
     let retried = JobEvent::Retried { broker, id, attempt: attempt_number, error, wait_ms: 1 };
     let dying = JobEvent::Dying { broker, id, attempt: attempt_number, error, reason };
     let unknown = r#"publish_total{broker="main",outcome="unknown"} 1"#;
-    let made =
-        |is_caught_up| JobEvent::OccurrenceMade { schedule: id, id, set, due_ms: 0, is_caught_up };
+    let made = |is_caught_up| JobEvent::OccurrenceMade {
+        schedule: id,
+        id,
+        set,
+        to: None,
+        due_ms: 0,
+        number: 1,
+        is_caught_up,
+    };
     let (times, late) = (&[1, 2][..], "late");
     let missed = JobEvent::OccurrencesMissed { schedule: id, set, count: 7, times, reason: late };
     let table: [(JobEvent<'_>, &[&str]); 19] = [

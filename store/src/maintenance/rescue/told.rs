@@ -42,7 +42,8 @@ pub(super) fn dropped(
     }
 }
 
-/// These jobs were to be buried: those of this queue, or of brokers.
+/// These jobs were to be buried: those of this queue, or of brokers. The last error of a job of a
+/// broker that was dying already may quote the answer of a stranger, and is not told.
 pub(super) fn dead(
     observer: &dyn Observer,
     queue: Option<&str>,
@@ -52,6 +53,8 @@ pub(super) fn dead(
     let settled = jobs.iter().zip(stood).filter(|(_, stood)| **stood == SettleResult::Settled);
     for (Bury { job, reason, error }, _) in settled {
         let (set, id, reason) = (queue.map(DueSet::Queue), &job.id, *reason);
+        let may_quote = queue.is_none() && job.state.reason.is_some();
+        let error = if may_quote { "" } else { error.as_str() };
         observer.observe(&JobEvent::Dead { set, id, reason, error, facts: facts(job) });
     }
 }

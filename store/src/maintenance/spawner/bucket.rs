@@ -69,7 +69,8 @@ impl<'a> Bucket<'a> {
     /// Makes what a look found due, and what is due behind, and sets the time of the next look.
     pub(super) async fn work(&mut self, look: Look, heads: Result<Heads, StoreError>) {
         let now = clock::now();
-        self.look_at = now + self.spawner.fleet.borrow().spread(LOOK_INTERVAL);
+        self.look_at =
+            now + self.spawner.fleet.borrow().shared(LOOK_INTERVAL / 2).max(LOOK_INTERVAL);
         if let Some(all_at) = self.known.all_at() {
             self.look_at = self.look_at.min(all_at);
         }
@@ -236,8 +237,8 @@ impl<'a> Bucket<'a> {
         self.known.learn(&head.id, &name);
         let mut ready_ms = self.ready_ms(&head, &name);
         if read.schedule.timing.overlap == Overlap::Skip {
-            // The occurrence before may end until then.
-            ready_ms = ready_ms.max(head.next_ms);
+            // Not ahead: the occurrence before may end until then.
+            ready_ms += lead_ms();
         }
         if now_ms < ready_ms {
             self.expect(ready_ms);
@@ -282,7 +283,9 @@ impl<'a> Bucket<'a> {
                 schedule: id_of_schedule,
                 id: &made.id,
                 set,
+                to: schedule.job.destination(),
                 due_ms: made.due_ms,
+                number: planned.number,
                 is_caught_up: planned.is_caught_up,
             });
         }

@@ -15,7 +15,7 @@ use crate::store::schedules::heads::{Heads, Look};
 
 /// The least time between two looks: what is due within shares a look. Half of the time by which
 /// occurrences are made ahead.
-const LOOK_PAUSE: Duration = Duration::from_millis(10);
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
 /// The least time between two looks because of schedules that this process put or resumed.
 const PUT_PAUSE: Duration = Duration::from_millis(50);
 

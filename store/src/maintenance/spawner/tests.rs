@@ -14,8 +14,9 @@ use crate::clock;
 use crate::config::Redis;
 use crate::events::JobEvent;
 use crate::job::{Action, Conflict, Due, Job, JobId, Verdict};
+use crate::request::NewSchedule;
 use crate::request::{Act, NewJob, Origin};
-use crate::schedule::{NewSchedule, Overlap, Progress, StoredSchedule, Timing};
+use crate::schedule::{Overlap, Progress, StoredSchedule, Timing};
 use crate::store::Unobserved;
 use crate::store::queue::batch::RequestRef;
 use crate::store::schedules::change::Changed;
@@ -441,4 +442,13 @@ async fn what_cannot_be_read_or_is_not_served_holds_up_no_other() {
     assert!(fixture.seen.made_of("not").is_empty());
     let unserved = fixture.store.schedules.unserved(|set| set.queue() == Some(QUEUE)).await;
     assert_eq!(unserved.unwrap(), BTreeMap::from([("=foreign".to_owned(), 1)]));
+
+    // A schedule is stranded once its time came and nobody made an occurrence.
+    let stranded = async || {
+        let is_served = |set: DueSet<'_>| set.queue() == Some(QUEUE);
+        fixture.store.schedules.stranded(is_served).await.unwrap()
+    };
+    assert_eq!(stranded().await, BTreeMap::new());
+    fixture.edit("not", |progress| progress.next_ms = Some(0)).await;
+    assert_eq!(stranded().await, BTreeMap::from([("=foreign".to_owned(), 1)]));
 }

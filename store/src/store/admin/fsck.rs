@@ -9,6 +9,7 @@ mod memories;
 mod namespace;
 mod problem;
 mod scan;
+mod schedules;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,6 +79,7 @@ pub async fn run(
             fsck.bucket(bucket).await?;
             fsck.counts(bucket).await?;
             fsck.memories(bucket).await?;
+            fsck.schedules(bucket).await?;
         }
     }
     fsck.judge_moved().await?;

@@ -21,6 +21,8 @@ use crate::store::error::{Class, StoreError};
 /// The most calls of one command. A call for one job occupies Redis for some tens of µs, and a
 /// command should not block other clients for more than a few ms.
 const SHARED_CALLS: usize = 64;
+/// The most characters of an unexpected answer in an error: those of 64 calls may be long.
+const SHOWN_CHARS: usize = 200;
 /// The time without shared commands after the server was too busy for one, or full.
 const REST: Duration = Duration::from_secs(60);
 
@@ -146,7 +148,8 @@ pub(in crate::store) fn split(
     calls: usize,
 ) -> Result<Vec<Value>, StoreError> {
     let odd = |what: &Value| {
-        let message = format!("redis: {doing}: {calls} calls were answered by {what:?}");
+        let what: String = format!("{what:?}").chars().take(SHOWN_CHARS).collect();
+        let message = format!("redis: {doing}: {calls} calls were answered by {what}");
         StoreError::new(Class::Other, message)
     };
     let answers = match answer {
@@ -190,20 +193,27 @@ impl Sharing {
         }
         if error.is_full_for_sharing() {
             self.rest();
-            return StoreError { class: Class::Unshared, ..error };
+            // That of a damaged job.
+            let hint = String::new();
+            return StoreError { class: Class::Unshared, hint, ..error };
         }
         if error.refuses_keys() {
             self.end(&error);
             return StoreError { class: Class::Unshared, ..error };
         }
         match error.class {
-            // Damage concerns one call, and would be the answer of that one.
-            Class::Script => {
+            // Damage concerns one call, and would be the answer of that one. Nobody knows whether the
+            // calls were run, and their callers send them again: each by itself then.
+            Class::Script | Class::Other => {
                 self.end(&error);
-                StoreError { class: Class::Other, ..error }
+                StoreError { class: Class::Unserved, ..error }
             }
-            // Nobody knows whether the calls were run.
-            Class::Other | Class::Settings => {
+            // By itself, a call that frees memory is taken.
+            Class::Oom => {
+                self.rest();
+                error
+            }
+            Class::Settings => {
                 self.end(&error);
                 error
             }
@@ -216,6 +226,11 @@ impl Sharing {
         match error.class {
             Class::Script | Class::Other | Class::Settings => {
                 self.end(&error);
+                Ok(())
+            }
+            // The scripts of the single calls are loaded: they need no other.
+            Class::Oom => {
+                self.rest();
                 Ok(())
             }
             _ => Err(error),

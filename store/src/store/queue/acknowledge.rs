@@ -127,6 +127,8 @@ struct Proven {
     proof: Nonce,
     /// Whether the lease is one of ours. Of a forged one the proof is random, and matches none.
     is_sealed: bool,
+    /// The time from which the job is expired, epoch ms.
+    expires_ms: Option<i64>,
     action: LeaseAction,
 }
 
@@ -200,8 +202,8 @@ impl Queue {
                 },
                 action => action.clone(),
             };
-            let (id, queue) = (id.clone(), lease.queue.clone());
-            all.push(Proven { id, queue, proof, is_sealed, action });
+            let (id, queue, expires_ms) = (id.clone(), lease.queue.clone(), lease.expires_ms);
+            all.push(Proven { id, queue, proof, is_sealed, expires_ms, action });
         }
         all
     }
@@ -221,7 +223,7 @@ impl Queue {
             return Ok(false);
         };
         let (id, queue, action) = (job.id.clone(), queue.to_owned(), LeaseAction::Finish);
-        let finish = Proven { id, queue, proof, is_sealed: true, action };
+        let finish = Proven { id, queue, proof, is_sealed: true, expires_ms: None, action };
         let answer = self.acknowledge_proven(vec![finish], observer).await.pop();
         let is_finished = |answer: Acknowledged| answer.verdict == LeaseVerdict::Finished;
         Ok(answer.transpose()?.is_some_and(is_finished))

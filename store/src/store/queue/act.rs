@@ -2,7 +2,7 @@
 //! every inbound interface.
 
 use crate::job::{Action, DeadReason, Due};
-use crate::policy::retry;
+use crate::policy::{Progress, expiry, retry};
 use crate::request::Act;
 use crate::store::call::script_call::ScriptCall;
 use crate::store::call::time::Time;
@@ -10,16 +10,18 @@ use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::queue::schedule::own_queues_argument;
 use crate::store::reader::lookup;
-use crate::store::record::{self, Generation};
+use crate::store::record::{self, Generation, State};
 use crate::store::scripts::Name;
 
 /// The step of a job that is to `fail`, and the wait of that step, ms; `None` at the end of the
-/// retry array.
+/// retry array, or of the expiry.
 #[derive(Debug, Default)]
 pub(super) struct Step {
     generation: Generation,
     step: u16,
     wait_ms: Option<u64>,
+    /// The wait would end past the expiry of the job.
+    is_over: bool,
     /// The reason why the job cannot be read.
     pub(super) unreadable: Option<StoreError>,
 }
@@ -42,13 +44,22 @@ impl Queue {
         };
         let Some(found) = found else { return Ok(Step::default()) };
         let step = found.state.as_ref().map_or(0, |state| state.step);
+        let job = &found.record.job;
+        let wait_ms = retry::wait_ms(job, step, default_retry);
+        let state = found
+            .state
+            .as_ref()
+            .map_or(Progress { due_ms: found.score_ms, ..Progress::default() }, State::progress);
+        let is_over = wait_ms
+            .is_some_and(|ms| expiry::is_over_after(job, state, ms, self.namespace.now_ms()));
         Ok(Step {
             generation: found
                 .state
                 .as_ref()
                 .map_or(found.record.generation, |state| state.generation),
             step,
-            wait_ms: retry::wait_ms(&found.record.job, step, default_retry),
+            wait_ms: wait_ms.filter(|_| !is_over),
+            is_over,
             unreadable: None,
         })
     }
@@ -102,13 +113,14 @@ pub(super) fn act_arguments(
         Action::Fail => {
             let unread = Step::default();
             let step = step.unwrap_or(&unread);
+            let reason = if step.is_over { DeadReason::Expired } else { DeadReason::Failed };
             call.arg(seen_due)
                 .arg(act.seen_attempt.map(|attempt| attempt.to_string()).unwrap_or_default())
                 .arg(&step.generation[..])
                 .arg(step.step)
                 .arg(step.wait_ms.map(|ms| Time::In(ms).to_string()).unwrap_or_default())
                 .arg("the consumer said `fail`")
-                .arg(record::code_of_reason(Some(DeadReason::Failed)));
+                .arg(record::code_of_reason(Some(reason)));
         }
         Action::Cancel | Action::Fire | Action::Schedule => {}
     }

@@ -30,8 +30,8 @@ mod asked;
 mod item;
 mod pass;
 
-pub use answer::Answer;
-use answer::{queue_full, read_answer};
+pub use answer::{Answer, Made};
+use answer::{CallAnswers, queue_full, read_answer};
 pub use asked::RequestRef;
 use item::{Item, Planned};
 use pass::Pass;
@@ -51,6 +51,8 @@ pub struct Applied {
     pub answers: Vec<Result<Answer, StoreError>>,
     /// The buckets whose readers must wake earlier than planned.
     pub wake_ups: Vec<WakeUp>,
+    /// The occurrences of recurring schedules that the requests made.
+    pub made: Vec<Made>,
 }
 
 /// The result of `schedule`.
@@ -67,7 +69,7 @@ impl Queue {
     /// unknown: send the same requests again.
     pub async fn schedule(&self, requests: &[NewJob]) -> Result<Scheduled, StoreError> {
         let asked: Vec<RequestRef<'_>> = requests.iter().map(RequestRef::NewJob).collect();
-        let Applied { answers, wake_ups } = self.apply(&asked, &[]).await;
+        let Applied { answers, wake_ups, .. } = self.apply(&asked, &[]).await;
         Ok(Scheduled { answers: answers.into_iter().collect::<Result<_, _>>()?, wake_ups })
     }
 
@@ -204,17 +206,30 @@ impl Queue {
         }
         let mut looks = Vec::with_capacity(members.len());
         for (bucket, members) in &members {
-            let ids: Vec<&str> = members.iter().map(|at| pass.items[*at].asked.id()).collect();
-            looks.push(async move { schedules::look(&self.namespace, *bucket, &ids).await });
+            let mut ids: Vec<&str> = members.iter().map(|at| pass.items[*at].asked.id()).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            looks.push(async move {
+                let found = match schedules::look(&self.namespace, *bucket, &ids).await {
+                    // A damaged key concerns its bucket alone, and the script says so too.
+                    Err(why) if why.is_unreadable() => {
+                        vec![Found { state: None, read: Err(why) }; ids.len()]
+                    }
+                    found => found?,
+                };
+                Ok::<_, StoreError>(ids.into_iter().zip(found))
+            });
         }
-        let found = try_join_all(looks).await?;
+        let found: HashMap<&str, Found> =
+            try_join_all(looks).await?.into_iter().flatten().collect();
         if !self.namespace.has_seen_clock() {
             self.namespace.read_clock().await?;
         }
         let now_ms = self.namespace.now_ms();
         let mut has_turned = false;
-        for (at, found) in members.into_values().flatten().zip(found.into_iter().flatten()) {
+        for at in members.into_values().flatten() {
             let item = &mut pass.items[at];
+            let Some(found) = found.get(item.asked.id()).cloned() else { continue };
             item.recurring.planned = planned(item, found, now_ms).map(|mut planned| {
                 if let Some(why) = self.has_no_room(&planned.plan) {
                     planned.plan = Plan::refuses(planned.plan.expected.take(), why);
@@ -298,18 +313,20 @@ impl Queue {
             match group.script {
                 Name::Schedule => self.read_scheduled(group.bucket, group.members.len(), items),
                 Name::ChangeSchedule => {
-                    self.read_changed(group.bucket, &pass.items[group.members[0]], items)
+                    let at = group.members[0];
+                    self.read_changed(group.bucket, &pass.items[at], at, items)
                 }
-                _ => Ok((vec![read_answer(&mut items)], Vec::new())),
+                _ => Ok(CallAnswers::one(read_answer(&mut items))),
             }
         });
         match read {
-            Ok((answers, wake_ups)) => {
+            Ok(CallAnswers { answers, wake_ups, made }) => {
                 group.members.iter().zip(answers).for_each(|(at, answer)| match answer {
                     Ok(answer) => pass.answer(*at, answer),
                     error => pass.items[*at].answer = error,
                 });
                 pass.wake_ups.extend(wake_ups);
+                pass.made.extend(made);
             }
             Err(error) => {
                 // The error brings Redis's clock, which may differ from the clock last seen.

@@ -1,5 +1,6 @@
 //! Jobs of queues that have an end of their own (`Job::ends_ms`, the `ttl` of lmstfy): they leave
-//! in any state, without a dead letter or an outcome.
+//! in any state, without a dead letter or an outcome. And jobs with an expiry (`Job::expire`) that
+//! wait: they die where nobody claims or pops them.
 //!
 //! An index shows the jobs whose end has come. The index is a hint: the record says when its job
 //! ends. An entry without a job is harmless. A job without an entry ends when it is fetched, when
@@ -10,14 +11,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use redis::{Pipeline, Value};
 
-use crate::job::{JobId, Target};
-use crate::policy::expiry;
-use crate::store::answer::Items;
+use crate::events::{Facts, JobEvent, Observer, Settled};
+use crate::job::{DeadReason, Job, JobId, Target};
+use crate::policy::late::LateRules;
+use crate::policy::{Fate, expiry};
+use crate::store::answer::{Items, score};
 use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::queue::Queue;
-use crate::store::record::{self, Generation};
+use crate::store::record::{self, Generation, State};
 use crate::store::scripts::Name;
 
 /// Entries are removed from a bucket that has more of them than twice its jobs and this number.
@@ -28,6 +31,11 @@ const ENTRIES_PER_READ: usize = 512;
 const UNREADABLE_RETRY_MS: i64 = 3_600_000;
 /// The time to the next look at an entry whose record changed meanwhile, ms.
 const CHANGED_RETRY_MS: i64 = 1000;
+/// The time to the next look at a job with an expiry that is out: its end gives it back, or the job
+/// is gone by then. ms.
+const OUT_RETRY_MS: i64 = 20_000;
+/// The time to the next look at a dead job with an expiry, ms. A requeue has it looked at, at once.
+const DEAD_RETRY_MS: i64 = 86_400_000;
 
 /// The state of the index of a bucket.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -51,10 +59,54 @@ pub struct Over {
     pub size: usize,
 }
 
+/// A job that leaves or dies: an argument of `end.lua`.
+struct Ending {
+    id: JobId,
+    set: String,
+    generation: Generation,
+    size: usize,
+    death: Option<Death>,
+}
+
+/// The end of a job that waits, judged by its state.
+struct Death {
+    /// The state that was read; empty: none.
+    read: Vec<u8>,
+    /// The state that the job dies with; `None`: the job leaves.
+    state: Option<State>,
+    job: Job,
+    attempt: u32,
+    due_ms: i64,
+}
+
+/// A job with an expiry.
+struct Expiring {
+    id: JobId,
+    generation: Generation,
+    size: usize,
+    job: Job,
+    /// The state of a job that has none.
+    fresh: Option<State>,
+}
+
+/// What becomes of a job with an expiry, and of its entry.
+enum Judged {
+    Ends(Box<Ending>),
+    RecheckAt(JobId, i64),
+}
+
+impl From<Over> for Ending {
+    fn from(Over { id, queue, generation, size }: Over) -> Self {
+        Ending { id, set: DueSet::Queue(&queue).to_string(), generation, size, death: None }
+    }
+}
+
 /// The state of an index entry, by the record of its id.
 enum Entry {
     /// The job is over.
     Over(Over),
+    /// The job has an expiry: its state says when.
+    Expires(Box<Expiring>),
     /// The next look is due at this time, epoch ms: the job ends later, or cannot be read.
     RecheckAt(i64),
     /// No job of this id has an end.
@@ -93,10 +145,17 @@ impl Queue {
         Ok(counts.chunks_exact(3).map(look).collect())
     }
 
-    /// Removes the jobs of this bucket whose end has come. No caller learns of an end, so the end
+    /// Removes the jobs of this bucket whose end has come, and ends those that wait past their
+    /// expiry: a job of a queue is dead, one of a broker is due for its dead letter. `rules`: for
+    /// late jobs that do not set their own. The observer is told of deaths and drops. No caller learns of an end, so the end
     /// waits for no durability: a job that a failover brings back ends again. Repeat the call after
     /// an error.
-    pub async fn end_jobs(&self, bucket: u16) -> Result<(), StoreError> {
+    pub async fn end_jobs(
+        &self,
+        bucket: u16,
+        rules: LateRules,
+        observer: &dyn Observer,
+    ) -> Result<(), StoreError> {
         let key = self.namespace.keys.ends(bucket);
         loop {
             let now_ms = self.namespace.read_clock_of(bucket).await?;
@@ -109,19 +168,38 @@ impl Queue {
                 return Ok(());
             }
             let (mut pipeline, mut over, mut left) = (Pipeline::new(), Vec::new(), Vec::new());
+            let mut expiring = Vec::new();
             for (name, record) in self.records(bucket, &ids).await? {
                 match classify(&name, record, now_ms) {
-                    Entry::Over(job) => over.push(job),
+                    Entry::Over(job) => over.push(Ending::from(job)),
+                    Entry::Expires(job) => expiring.push(*job),
                     Entry::RecheckAt(at_ms) => {
                         pipeline.cmd("ZADD").arg(&key).arg(at_ms).arg(name);
                     }
                     Entry::Idle => left.push(name),
                 }
             }
+            for judged in self.judge(bucket, expiring, rules, now_ms).await? {
+                match judged {
+                    Judged::Ends(job) => over.push(*job),
+                    Judged::RecheckAt(id, at_ms) => {
+                        pipeline.cmd("ZADD").arg(&key).arg(at_ms).arg(id.as_str());
+                    }
+                }
+            }
             for (job, has_ended) in over.iter().zip(self.end(bucket, &over).await?) {
                 match has_ended {
-                    true => left.push(job.id.as_str().into()),
-                    // The id has another record by now.
+                    true => {
+                        tell(job, observer);
+                        // A job that died is looked at again after a requeue.
+                        if job.death.as_ref().is_some_and(|death| death.state.is_some()) {
+                            let again_ms = now_ms.saturating_add(DEAD_RETRY_MS);
+                            pipeline.cmd("ZADD").arg(&key).arg(again_ms).arg(job.id.as_str());
+                        } else {
+                            left.push(job.id.as_str().into());
+                        }
+                    }
+                    // The id has another record or state by now.
                     false => {
                         let again_ms = now_ms + CHANGED_RETRY_MS;
                         pipeline.cmd("ZADD").arg(&key).arg(again_ms).arg(job.id.as_str());
@@ -140,24 +218,63 @@ impl Queue {
             buckets.entry(self.namespace.keys.bucket_of(job.id.as_str())).or_default().push(job);
         }
         for (bucket, jobs) in buckets {
+            let jobs: Vec<Ending> = jobs.into_iter().map(Ending::from).collect();
             self.end(bucket, &jobs).await?;
         }
         Ok(())
     }
 
+    /// Judges jobs with an expiry: those that wait may be past it.
+    async fn judge(
+        &self,
+        bucket: u16,
+        jobs: Vec<Expiring>,
+        rules: LateRules,
+        now_ms: i64,
+    ) -> Result<Vec<Judged>, StoreError> {
+        let keys = &self.namespace.keys;
+        let mut pipeline = Pipeline::new();
+        for Expiring { id, job, .. } in &jobs {
+            let set = DueSet::of(job).to_string();
+            let dead = match job.queue() {
+                Some(_) => keys.dead_of(bucket, &set),
+                None => keys.dead(bucket).to_owned(),
+            };
+            pipeline.cmd("HGET").arg(keys.state(bucket)).arg(id.as_str());
+            pipeline.cmd("ZSCORE").arg(keys.due(bucket, &set)).arg(id.as_str());
+            pipeline.cmd("ZSCORE").arg(dead).arg(id.as_str());
+        }
+        let mut places =
+            self.namespace.link.pipeline("looking for expired jobs", &pipeline).await?.into_iter();
+        let mut next = || places.next().unwrap_or(Value::Nil);
+        Ok(jobs
+            .into_iter()
+            .map(|job| {
+                let read = string(next()).unwrap_or_default();
+                let (due_ms, died_ms) = (score(next()), score(next()));
+                job.judged(read, (due_ms, died_ms.is_some()), rules, now_ms)
+            })
+            .collect())
+    }
+
     /// Ends jobs of this bucket. Returns for each whether it existed.
-    async fn end(&self, bucket: u16, jobs: &[Over]) -> Result<Vec<bool>, StoreError> {
+    async fn end(&self, bucket: u16, jobs: &[Ending]) -> Result<Vec<bool>, StoreError> {
         let mut ended = Vec::with_capacity(jobs.len());
         for jobs in calls_of(jobs) {
-            let sets: BTreeSet<String> =
-                jobs.iter().map(|job| DueSet::Queue(&job.queue).to_string()).collect();
+            let sets: BTreeSet<String> = jobs.iter().map(|job| job.set.clone()).collect();
             let mut call = self.namespace.script_call(
                 Name::End,
                 bucket,
                 &sets.into_iter().collect::<Vec<_>>(),
             );
-            for Over { id, queue, generation, .. } in jobs {
-                call.arg(id.as_str()).arg(DueSet::Queue(queue).to_string()).arg(&generation[..]);
+            for Ending { id, set, generation, death, .. } in jobs {
+                call.arg(id.as_str()).arg(set).arg(&generation[..]);
+                match death {
+                    None => call.arg("*").arg(""),
+                    Some(Death { read, state, .. }) => call
+                        .arg(&read[..])
+                        .arg(state.as_ref().map(State::encode).unwrap_or_default()),
+                };
             }
             let mut items = Items::new("end", self.namespace.call(&call).await?)?;
             for _ in jobs {
@@ -205,9 +322,13 @@ impl Queue {
         self.namespace.link.command("forgetting the ends of jobs", &command).await?;
         let mut pipeline = Pipeline::new();
         for (name, record) in self.records(bucket, ids).await? {
-            if let Entry::RecheckAt(at_ms) = classify(&name, record, 0) {
-                pipeline.cmd("ZADD").arg(&key).arg("LT").arg(at_ms).arg(name);
-            }
+            let at_ms = match classify(&name, record, 0) {
+                Entry::RecheckAt(at_ms) => at_ms,
+                // Another job by now: its state says when.
+                Entry::Expires(_) => 0,
+                Entry::Over(_) | Entry::Idle => continue,
+            };
+            pipeline.cmd("ZADD").arg(&key).arg("LT").arg(at_ms).arg(name);
         }
         self.namespace.link.pipeline("forgetting the ends of jobs", &pipeline).await.map(|_| ())
     }
@@ -253,11 +374,11 @@ impl Queue {
 }
 
 /// Cuts jobs into calls: the script reads all records of a call at once.
-fn calls_of(mut jobs: &[Over]) -> Vec<&[Over]> {
+fn calls_of(mut jobs: &[Ending]) -> Vec<&[Ending]> {
     let mut calls = Vec::new();
     while !jobs.is_empty() {
         let mut bytes = 0;
-        let fits = |job: &&Over| {
+        let fits = |job: &&Ending| {
             bytes += job.size;
             bytes <= CALL_BYTES
         };
@@ -269,15 +390,92 @@ fn calls_of(mut jobs: &[Over]) -> Vec<&[Over]> {
     calls
 }
 
+impl Expiring {
+    /// What becomes of the job. `read`: its state, empty if it has none. `due_ms`: when it is due,
+    /// if it waits.
+    fn judged(
+        self,
+        read: Vec<u8>,
+        (due_ms, is_dead): (Option<i64>, bool),
+        rules: LateRules,
+        now_ms: i64,
+    ) -> Judged {
+        let Expiring { id, generation, size, job, fresh } = self;
+        let after = |ms: i64| now_ms.saturating_add(ms);
+        if is_dead {
+            return Judged::RecheckAt(id, after(DEAD_RETRY_MS));
+        }
+        let Some(due_ms) = due_ms else { return Judged::RecheckAt(id, after(OUT_RETRY_MS)) };
+        let state = match read.is_empty() {
+            true => fresh.map(|fresh| State { due_ms, ..fresh }),
+            false => State::decode(&read).ok(),
+        };
+        let Some(state) = state else {
+            return Judged::RecheckAt(id, after(UNREADABLE_RETRY_MS));
+        };
+        // A dying job waits for its dead letter.
+        if state.reason.is_some() {
+            return Judged::RecheckAt(id, after(OUT_RETRY_MS));
+        }
+        let next = state.clone().in_flight();
+        let died = match expiry::swept(&job, next.progress(), rules, now_ms) {
+            Some(Fate::Die { reason, error, .. } | Fate::Bury { reason, error }) => {
+                let last_error = record::short_error(&error).to_owned();
+                Some(State { reason: Some(reason), last_error, ..state.clone() })
+            }
+            Some(_) => None,
+            None => {
+                let expires_ms = expiry::expires_ms(&job, state.progress());
+                // Without an expiry: an action may begin another one.
+                let at_ms = expires_ms.unwrap_or_else(|| after(DEAD_RETRY_MS));
+                return Judged::RecheckAt(id, at_ms);
+            }
+        };
+        let set = DueSet::of(&job).to_string();
+        let (attempt, due_ms) = (state.attempt, state.due_ms);
+        let death = Some(Death { read, state: died, job, attempt, due_ms });
+        Judged::Ends(Box::new(Ending { id, set, generation, size, death }))
+    }
+}
+
+/// Tells of a job that died or was dropped. The dead letter of a job of a broker is still to come,
+/// and tells of the death then. An end of its own is silent.
+fn tell(ended: &Ending, observer: &dyn Observer) {
+    let Some(Death { state, job, attempt, due_ms, .. }) = &ended.death else { return };
+    let facts = Facts::of(job, *attempt, *due_ms);
+    let (set, id) = (Some(DueSet::of(job)), &ended.id);
+    match state {
+        Some(state) if job.queue().is_some() => {
+            let reason = state.reason.unwrap_or(DeadReason::Expired);
+            let error = &state.last_error;
+            observer.observe(&JobEvent::Dead { set, id, reason, error, facts });
+        }
+        Some(_) => {}
+        None => {
+            observer.observe(&JobEvent::Dropped { set: DueSet::of(job), id });
+            if job.queue().is_none() {
+                observer.observe(&JobEvent::Settled { set, id, end: Settled::Dropped, facts });
+            }
+        }
+    }
+}
+
 /// The state of an index entry at this time, by the record of its id.
 fn classify(name: &[u8], record: Option<Bytes>, now_ms: i64) -> Entry {
     let id = std::str::from_utf8(name).ok().and_then(|id| JobId::new(id).ok());
     let (Some(id), Some(record)) = (id, record) else { return Entry::Idle };
     let size = record.len();
-    let Ok(record) = record::decode(record) else {
+    let fresh = State::of_record(&record, 0);
+    let Ok(mut record) = record::decode(record) else {
         return Entry::RecheckAt(now_ms.saturating_add(UNREADABLE_RETRY_MS));
     };
     let has_ended = expiry::has_ended(&record.job, now_ms);
+    if record.job.expire.is_some() && record.job.ends_ms.is_none() {
+        let generation = record.generation;
+        record.job.body = Bytes::new();
+        let job = record.job;
+        return Entry::Expires(Box::new(Expiring { id, generation, size, job, fresh }));
+    }
     match (record.job.target, record.job.ends_ms) {
         (Target::Broker { .. }, _) | (Target::Queue { .. }, None) => Entry::Idle,
         (Target::Queue { queue }, Some(_)) if has_ended => {
@@ -303,15 +501,13 @@ mod tests {
 
     #[test]
     fn a_call_ends_no_more_bytes_of_records_than_one_call_may_read() {
-        let of = |size: usize| Over {
-            id: JobId::new("a").unwrap(),
-            queue: "q".to_owned(),
-            generation: [0; 8],
-            size,
+        let of = |size: usize| {
+            let id = JobId::new("a").unwrap();
+            Ending::from(Over { id, queue: "q".to_owned(), generation: [0; 8], size })
         };
         let counts = |sizes: &[usize]| -> Vec<usize> {
-            let jobs: Vec<Over> = sizes.iter().map(|size| of(*size)).collect();
-            calls_of(&jobs).into_iter().map(<[Over]>::len).collect()
+            let jobs: Vec<Ending> = sizes.iter().map(|size| of(*size)).collect();
+            calls_of(&jobs).into_iter().map(<[Ending]>::len).collect()
         };
         assert_eq!(counts(&[CALL_BYTES; 3]), [1, 1, 1]);
         assert_eq!(counts(&[2 * CALL_BYTES, 1, CALL_BYTES - 1, 1]), [1, 2, 1]);

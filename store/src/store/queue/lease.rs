@@ -1,5 +1,7 @@
 //! The lease of a job that a pop handed out, as its consumer names it.
 
+use std::borrow::Cow;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
@@ -8,6 +10,8 @@ use crate::store::record::Nonce;
 
 /// The first bytes of a token: nonce, span, wait, seal.
 const TOKEN_HEAD_BYTES: usize = 8 + 4 + 6 + 8;
+/// Between the queue and the expiry of the job; the name of a queue has no such character.
+const EXPIRY: char = '<';
 /// No wait.
 const NO_WAIT: u64 = (1 << 48) - 1;
 
@@ -20,9 +24,11 @@ pub struct Lease {
     pub ttr_ms: u32,
     /// The wait that a `fail` begins, ms; `None`: the retry array is at its end.
     pub wait_ms: Option<u64>,
+    /// The time from which the job is expired, epoch ms: a wait that would end past it is not begun.
+    pub expires_ms: Option<i64>,
     /// The queue.
     pub queue: String,
-    /// Proves that the store made the lease for this job, with this span and this wait.
+    /// Proves that the store made the lease for this job, with these terms.
     pub seal: [u8; 8],
 }
 
@@ -31,7 +37,12 @@ impl Lease {
     #[must_use]
     pub fn read(text: &str) -> Option<Lease> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        let (head, queue) = bytes.split_at_checked(TOKEN_HEAD_BYTES)?;
+        let (head, rest) = bytes.split_at_checked(TOKEN_HEAD_BYTES)?;
+        let rest = std::str::from_utf8(rest).ok()?;
+        let (queue, expires_ms) = match rest.split_once(EXPIRY) {
+            Some((queue, expires)) => (queue, Some(expires.parse().ok()?)),
+            None => (rest, None),
+        };
         let mut wait = [0; 8];
         wait[2..].copy_from_slice(&head[12..18]);
         let wait = u64::from_be_bytes(wait);
@@ -40,15 +51,25 @@ impl Lease {
             ttr_ms: u32::from_be_bytes(head[8..12].try_into().ok()?),
             wait_ms: (wait != NO_WAIT).then_some(wait),
             seal: head[18..].try_into().ok()?,
-            queue: String::from_utf8(queue.to_vec()).ok().filter(|queue| is_queue_name(queue))?,
+            expires_ms,
+            queue: Some(queue).filter(|queue| is_queue_name(queue))?.to_owned(),
         })
     }
 
     /// The text of the token, of `A-Z a-z 0-9 _ -`.
     #[must_use]
     pub fn text(&self) -> String {
-        let parts = [&self.terms()[..], &self.seal, self.queue.as_bytes()];
+        let (terms, of_job) = (self.terms(), self.of_job());
+        let parts = [&terms[..], &self.seal, of_job.as_bytes()];
         URL_SAFE_NO_PAD.encode(parts.concat())
+    }
+
+    /// The queue, and the expiry if there is one.
+    pub(in crate::store) fn of_job(&self) -> Cow<'_, str> {
+        match self.expires_ms {
+            Some(ms) => Cow::Owned(format!("{}{EXPIRY}{ms}", self.queue)),
+            None => Cow::Borrowed(&self.queue),
+        }
     }
 
     /// Nonce, span and wait.
@@ -68,11 +89,14 @@ mod tests {
 
     #[test]
     fn a_token_is_read_as_it_was_written() {
-        for wait_ms in [None, Some(0), Some(54_000_000)] {
+        for (wait_ms, expires_ms) in
+            [(None, None), (Some(0), Some(i64::MAX)), (Some(54_000_000), Some(-1))]
+        {
             let token = Lease {
                 nonce: [9; 8],
                 ttr_ms: 30_000,
                 wait_ms,
+                expires_ms,
                 queue: "orders.close".to_owned(),
                 seal: [7; 8],
             };

@@ -12,7 +12,7 @@ use redis::{Pipeline, Value};
 
 use crate::clock::{self, whole_ms};
 use crate::job::JobId;
-use crate::policy::retry;
+use crate::policy::{expiry, retry};
 use crate::store::answer::{Items, micros_of, score};
 use crate::store::call::script_call::ScriptCall;
 use crate::store::call::{CALL_BYTES, CALL_JOBS};
@@ -250,6 +250,7 @@ impl Queue {
             nonce,
             ttr_ms: u32::try_from(span).unwrap_or(u32::MAX),
             wait_ms,
+            expires_ms: expiry::expires_ms(&record.job, state.progress()),
             queue: queue.to_owned(),
             seal: [0; 8],
         };

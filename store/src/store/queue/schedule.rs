@@ -1,7 +1,9 @@
 //! `schedule` stores new jobs: its arguments in a call, and the probe of the store with an empty
 //! one.
 
-use crate::job::Conflict;
+use std::borrow::Cow;
+
+use crate::job::{Conflict, Expire};
 use crate::request::{NewJob, OwnQueues};
 use crate::store::call::script_call::ScriptCall;
 use crate::store::call::time::Time;
@@ -35,14 +37,21 @@ pub(super) fn schedule_deadline(call: &mut ScriptCall, deadline_us: Option<i64>)
 /// Appends one job to a call.
 pub(super) fn schedule_arguments(call: &mut ScriptCall, request: &NewJob, record: &[u8]) {
     let policy = match request.conflict {
-        _ if request.apart => "other",
-        Conflict::Replace => "replace",
-        Conflict::Keep => "keep",
-        Conflict::Reject => "reject",
+        _ if request.apart => Cow::Borrowed("other"),
+        Conflict::Replace => Cow::Borrowed("replace"),
+        Conflict::Keep => Cow::Borrowed("keep"),
+        Conflict::Reject => Cow::Borrowed("reject"),
+        Conflict::Debounce { max_wait_ms } => Cow::Owned(format!("debounce {max_wait_ms}")),
     };
-    call.arg(request.id.as_str()).arg(record).arg(Time::from(request.due)).arg(policy);
-    let flags = u8::from(request.origin.check) + 2 * u8::from(request.queue_full);
-    call.arg(format!("{flags}{}", own_queues_argument(request.own_queues.as_ref())));
+    call.arg(request.id.as_str()).arg(record).arg(Time::from(request.due)).arg(&*policy);
+    let flags = u8::from(request.origin.check)
+        + 2 * u8::from(request.queue_full)
+        + 4 * u8::from(request.job.expire.is_some());
+    let expires = match request.job.expire {
+        Some(Expire::At(at_ms)) => format!("@{at_ms}"),
+        Some(Expire::After(_)) | None => String::new(),
+    };
+    call.arg(format!("{flags}{expires}{}", own_queues_argument(request.own_queues.as_ref())));
 }
 
 /// The queues of a caller in the notation of the scripts.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use dwell_core::{Destination, Headers, Properties};
 use serde::{Deserialize, Serialize};
 
-use crate::job::{Confirm, Job, Late, OnTimeout, Target};
+use crate::job::{Confirm, Expire, Job, Late, OnTimeout, Target};
 
 /// The fields of a job as they are stored, borrowed from a job that is written. The fields have
 /// their meanings in [`Job`].
@@ -27,6 +27,11 @@ pub(super) struct Metadata<'a> {
     late: Option<Late>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_late_ms: Option<u64>,
+    /// The scripts find the names of these two (`may_expire` of prelude.lua).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expire_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expire_at_ms: Option<i64>,
     #[serde(default, skip_serializing_if = "is_ready")]
     on_timeout: OnTimeout,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,11 +48,14 @@ pub(super) struct Metadata<'a> {
     round: u32,
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     has_body: bool,
+    /// The last field: `schedule.lua` finds these 8 bytes, big-endian, at the end of the metadata.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    debounced: Option<Bytes>,
 }
 
 impl<'a> Metadata<'a> {
-    /// The metadata of a job.
-    pub(super) fn of(job: &'a Job) -> Self {
+    /// The metadata of a job. `first_ms`: of one that debounces, the time of its first request.
+    pub(super) fn of(job: &'a Job, first_ms: Option<i64>) -> Self {
         Metadata {
             to: job.destination().map_or_else(Cow::default, Cow::Borrowed),
             key: job.key.as_ref().map(Cow::Borrowed),
@@ -56,6 +64,8 @@ impl<'a> Metadata<'a> {
             retry: job.retry.as_deref().map(Cow::Borrowed),
             late: job.late,
             max_late_ms: job.max_late_ms,
+            expire_ms: if let Some(Expire::After(ms)) = job.expire { Some(ms) } else { None },
+            expire_at_ms: if let Some(Expire::At(ms)) = job.expire { Some(ms) } else { None },
             on_timeout: job.on_timeout,
             tries: job.tries,
             ends_ms: job.ends_ms,
@@ -64,6 +74,7 @@ impl<'a> Metadata<'a> {
             trace: job.trace.as_deref().map(Cow::Borrowed),
             round: job.round,
             has_body: job.has_body,
+            debounced: first_ms.map(|ms| Bytes::copy_from_slice(&ms.to_be_bytes())),
         }
     }
 
@@ -90,6 +101,7 @@ impl<'a> Metadata<'a> {
             retry: self.retry.map(Cow::into_owned),
             late: self.late,
             max_late_ms: self.max_late_ms,
+            expire: self.expire_at_ms.map(Expire::At).or(self.expire_ms.map(Expire::After)),
             on_timeout: self.on_timeout,
             tries: self.tries,
             ends_ms: self.ends_ms,
@@ -98,6 +110,9 @@ impl<'a> Metadata<'a> {
             trace: self.trace.map(Cow::into_owned),
             round: self.round,
             has_body: self.has_body,
+            debounced_ms: self
+                .debounced
+                .and_then(|bytes| Some(i64::from_be_bytes(bytes[..].try_into().ok()?))),
             body,
         }
     }

@@ -4,7 +4,7 @@ use dwell_core::{Destination, Header, Headers, Properties, Value};
 use proptest::prelude::*;
 
 use super::*;
-use crate::job::{Conflict, Due, JobId, Late, OnTimeout};
+use crate::job::{Conflict, Due, Expire, JobId, Late, OnTimeout};
 use crate::request::Origin;
 
 fn schedule(job: Job, generated: bool) -> NewJob {
@@ -38,6 +38,7 @@ fn plain_job() -> Job {
         retry: None,
         late: None,
         max_late_ms: None,
+        expire: None,
         on_timeout: OnTimeout::Ready,
         tries: None,
         ends_ms: None,
@@ -45,6 +46,7 @@ fn plain_job() -> Job {
         origin: "nats".to_owned(),
         trace: None,
         round: 0,
+        debounced_ms: None,
         has_body: true,
         body: Bytes::from_static(b"{\"order\":1}"),
     }
@@ -157,6 +159,7 @@ fn states_of_version_1_are_read_as_ever() {
         generation: *b"generate",
         fingerprint: *b"fingerpr",
         marks: 3,
+        anew_ms: None,
         reason: Some(DeadReason::Failed),
         turn: Turn::NONE,
         last_error: "no ".to_owned(),
@@ -166,9 +169,35 @@ fn states_of_version_1_are_read_as_ever() {
     let mut written = unhex(STATE_V1);
     written[17..25].fill(0);
     assert_eq!(state.encode(), written);
+    // A state whose expiry an action began anew is eight bytes longer.
+    let anew = State { anew_ms: Some(7), ..state };
+    assert_eq!(anew.encode().len(), written.len() + 8);
+    assert_eq!(State::decode(&anew.encode()).unwrap(), anew);
     let mut later = unhex(STATE_V1);
     later[0] = 2;
     assert!(State::decode(&later).is_err());
+}
+
+#[test]
+fn only_a_job_that_debounces_or_expires_has_more_in_its_record() {
+    let plain = encode(&schedule(plain_job(), false), *b"generate");
+    let mut debounces = schedule(plain_job(), false);
+    debounces.conflict = Conflict::Debounce { max_wait_ms: 7 };
+    let written = encode(&debounces, *b"generate");
+    // As schedule.lua finds the place of the time: at the end of the metadata.
+    let body = debounces.job.body.len();
+    let (metadata, first) = written[..written.len() - body].split_last_chunk::<8>().unwrap();
+    assert!(metadata.ends_with(b"\xa9debounced\xc4\x08") && *first == [0; 8]);
+    assert_eq!(decode(written.clone().into()).unwrap().job.debounced_ms, Some(0));
+    let job = Job { debounced_ms: Some(0), ..plain_job() };
+    assert_eq!(moved(&written, &job).unwrap(), written);
+    assert_eq!(moved(&plain, &plain_job()).unwrap(), plain);
+    for expire in [Expire::After(3_600_000), Expire::At(1_763_000_000_000)] {
+        let job = Job { expire: Some(expire), ..plain_job() };
+        let written = encode(&schedule(job.clone(), false), *b"generate");
+        assert!(written.windows(7).any(|part| part == b"expire_"), "as may_expire looks for");
+        assert_eq!(decode(written.into()).unwrap().job, job);
+    }
 }
 
 #[test]
@@ -372,6 +401,7 @@ fn job() -> impl Strategy<Value = Job> {
             retry: rules.2,
             late: [None, Some(Late::Fire), Some(Late::Drop), Some(Late::Dead)][rules.3],
             max_late_ms: rules.4,
+            expire: None,
             on_timeout: OnTimeout::Ready,
             tries: None,
             ends_ms: None,
@@ -379,6 +409,7 @@ fn job() -> impl Strategy<Value = Job> {
             origin: rest.1,
             trace: rest.4,
             round: rest.5,
+            debounced_ms: None,
             has_body: rest.2,
             body: rest.3,
         }

@@ -170,6 +170,11 @@ impl Told {
         })
     }
 
+    /// The change was applied by this call.
+    pub(in crate::store) fn is_done(&self) -> bool {
+        self.result == "done"
+    }
+
     /// The request is refused: it was not applied before.
     pub(in crate::store) fn is_refused(&self) -> bool {
         self.result == "refused"

@@ -14,7 +14,8 @@ use dwell_schedule::{Expression, Zone};
 use serde::{Deserialize, Serialize};
 
 use crate::job::Job;
-use crate::schedule::{NewSchedule, Overlap, Progress, Timing};
+use crate::request::NewSchedule;
+use crate::schedule::{Overlap, Progress, Timing};
 use crate::store::record::reader::Reader;
 use crate::store::record::{self, Generation, Unreadable};
 

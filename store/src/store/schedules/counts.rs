@@ -5,9 +5,17 @@ use std::collections::BTreeMap;
 use redis::Value;
 
 use super::Schedules;
+use super::ids::names;
 use super::query::ScheduleFilter;
+use crate::job::JobId;
+use crate::schedule::StoredSchedule;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
+
+/// A schedule whose next time came so long ago is made by nobody, ms.
+const STRANDED_MS: i64 = 10_000;
+/// The most stranded schedules of a bucket that are counted.
+const MAX_STRANDED: usize = 1_000;
 
 /// How many schedules there are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -77,22 +85,55 @@ impl Schedules {
         Ok(counts)
     }
 
+    /// Counts the schedules whose next time came some seconds ago, of brokers and queues that are
+    /// not served. By the broker, or `=` and the queue. Reads those schedules alone: none while
+    /// instances make what is due.
+    pub async fn stranded(
+        &self,
+        is_served: impl Fn(DueSet<'_>) -> bool,
+    ) -> Result<BTreeMap<String, u64>, StoreError> {
+        let (keys, until_ms) = (&self.namespace.keys, self.namespace.now_ms() - STRANDED_MS);
+        let answers = self
+            .in_each_bucket("counting schedules", |pipeline, bucket| {
+                let key = keys.schedule_times(bucket);
+                let range = pipeline.cmd("ZRANGEBYSCORE").arg(key).arg("-inf").arg(until_ms);
+                range.arg("LIMIT").arg(0).arg(MAX_STRANDED);
+            })
+            .await?;
+        let names = answers.into_iter().flatten().flat_map(names);
+        let ids: Vec<JobId> = names.filter_map(|id| JobId::new(id).ok()).collect();
+        let (mut rest, mut stranded) = (&ids[..], BTreeMap::new());
+        while !rest.is_empty() {
+            let (part, others) = rest.split_at(self.readable_at_once(rest).await?);
+            rest = others;
+            for read in self.read_these(part).await? {
+                add_unserved(&mut stranded, &read.schedule, &is_served);
+            }
+        }
+        Ok(stranded)
+    }
+
     /// Counts the schedules, paused ones too, of brokers and queues that are not served. By the
-    /// broker, or `=` and the queue. Reads every schedule.
+    /// broker, or `=` and the queue. Reads every schedule: for a check, not for a gauge.
     pub async fn unserved(
         &self,
         is_served: impl Fn(DueSet<'_>) -> bool,
     ) -> Result<BTreeMap<String, u64>, StoreError> {
         let mut unserved: BTreeMap<String, u64> = BTreeMap::new();
         let all = ScheduleFilter::default();
-        self.each(&all, |schedule| {
-            let set = DueSet::of(&schedule.job);
-            if !is_served(set) {
-                *unserved.entry(set.to_string()).or_default() += 1;
-            }
-        })
-        .await?;
+        self.each(&all, |schedule| add_unserved(&mut unserved, &schedule, &is_served)).await?;
         Ok(unserved)
+    }
+}
+
+fn add_unserved(
+    unserved: &mut BTreeMap<String, u64>,
+    schedule: &StoredSchedule,
+    is_served: impl Fn(DueSet<'_>) -> bool,
+) {
+    let set = DueSet::of(&schedule.job);
+    if !is_served(set) {
+        *unserved.entry(set.to_string()).or_default() += 1;
     }
 }
 

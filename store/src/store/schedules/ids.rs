@@ -111,9 +111,9 @@ impl Schedules {
     pub(crate) async fn read_these(&self, ids: &[JobId]) -> Result<Vec<Read>, StoreError> {
         let reads = self.by_bucket(ids).into_iter().map(|(bucket, ids)| async move {
             let ids: Vec<JobId> = ids.into_iter().cloned().collect();
-            self.read_each(bucket, &ids).await
+            self.read(bucket, &ids).await
         });
-        let found = try_join_all(reads).await?.into_iter().flatten().flatten().flatten();
+        let found = try_join_all(reads).await?.into_iter().flatten().flatten();
         let mut by_id: BTreeMap<JobId, Read> =
             found.map(|read| (read.schedule.id.clone(), read)).collect();
         Ok(ids.iter().filter_map(|id| by_id.remove(id)).collect())
@@ -157,7 +157,7 @@ impl Schedules {
 }
 
 /// The texts of an array. An id that is not UTF-8, which Dwell never writes, is left out.
-fn names(answer: Value) -> Vec<String> {
+pub(super) fn names(answer: Value) -> Vec<String> {
     let Value::Array(items) = answer else { return Vec::new() };
     items.into_iter().filter_map(|item| redis::from_redis_value(item).ok()).collect()
 }

@@ -9,7 +9,7 @@ use crate::store::error::StoreError;
 
 /// The most schedules that one call reads.
 const MAX_READ: usize = 20_000;
-/// The most bytes of bodies in a page.
+/// The most bytes of bodies, headers and expressions in a page.
 const PAGE_BYTES: usize = 4 << 20;
 /// The most schedules of a page while all are walked through.
 const WALK_LIMIT: usize = 512;
@@ -50,7 +50,8 @@ impl Schedules {
                 if !filter.is_for(&schedule) {
                     continue;
                 }
-                bytes += schedule.job.body.len();
+                let job = &schedule.job;
+                bytes += job.body.len() + job.headers.footprint() + schedule.timing.text.len();
                 page.schedules.push(schedule);
                 if page.schedules.len() >= *limit || bytes >= PAGE_BYTES {
                     let has_more = !rest.is_empty() || found.next().is_some();

@@ -26,6 +26,8 @@ pub(crate) struct Occurrence {
     pub(crate) nominal_ms: i64,
     /// The due time of the job, epoch ms.
     pub(crate) due_ms: i64,
+    /// The number among the occurrences of the schedule, from 1.
+    pub(crate) number: u64,
     /// The set of the job.
     pub(crate) set: String,
     /// The record of the job.
@@ -53,6 +55,7 @@ pub(crate) fn occurrence(
         id,
         nominal_ms,
         due_ms: nominal_ms.saturating_add_unsigned(spread_ms),
+        number,
         set: set_of(schedule),
         record: record::encode_recurring(&job, generation, fingerprint),
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::change::{Change, Changed};
 use super::{Schedules, codec};
 use crate::job::JobId;
-use crate::schedule::NewSchedule;
+use crate::request::NewSchedule;
 use crate::store::error::StoreError;
 
 /// How often a schedule is read again that changed meanwhile.
@@ -36,8 +36,9 @@ impl Schedules {
             let Some(read) = read.filter(|read| read.schedule.from_settings) else {
                 return Ok(Some(false));
             };
-            // An instance names its schedules before it stores them: what is stored after this
-            // reading changes the state.
+            // An instance names its schedules before it stores them. What is stored after this
+            // reading changes the state; an instance that stores the same again is told by the
+            // name's end, see `declare_schedules`.
             if !self.namespace.is_forgotten_schedule(id, ttl).await? {
                 return Ok(Some(false));
             }

@@ -2,14 +2,16 @@
 //! and the time go in, and a change comes out.
 
 use bytes::Bytes;
+use dwell_core::quote;
 use dwell_schedule::Zone;
 
 use super::change::{Asked, Change, arguments};
 use super::occurrence::{Occurrence, check_id, generation_at, id_at, occurrence};
 use super::{Read, codec};
 use crate::job::{Action, Conflict, JobId, Verdict};
+use crate::request::NewSchedule;
 use crate::request::{Origin, OwnQueues};
-use crate::schedule::{NewSchedule, Progress, StoredSchedule};
+use crate::schedule::{Progress, StoredSchedule};
 use crate::store::call::script_call::ScriptCall;
 use crate::store::error::StoreError;
 use crate::store::record::Generation;
@@ -74,7 +76,8 @@ pub(in crate::store) fn put(
     if let Some(read) = read {
         let kept = match new.conflict {
             _ if read.digest == digest => Some(Verdict::Duplicate),
-            Conflict::Replace => None,
+            // A schedule does not debounce.
+            Conflict::Replace | Conflict::Debounce { .. } => None,
             Conflict::Keep => Some(Verdict::Kept),
             Conflict::Reject => Some(Verdict::Conflict),
         };
@@ -148,8 +151,8 @@ fn replaced(new: &NewSchedule, schedule: &StoredSchedule, now_ms: i64) -> Result
 
 fn no_time(new: &NewSchedule) -> String {
     format!(
-        "the recurring schedule `{}` has no time from now on, within its start and end: choose other fields, or a later end",
-        new.timing.text
+        "the recurring schedule {} has no time from now on, within its start and end: choose other fields, or a later end",
+        quote(&new.timing.text)
     )
 }
 

@@ -10,7 +10,7 @@ use super::plan::tests::new;
 use super::*;
 use crate::config::Redis;
 use crate::job::{Due, Job, Verdict};
-use crate::request::NewJob;
+use crate::request::{NewJob, Origin};
 use crate::schedule::Progress;
 use crate::store::queue::batch::RequestRef;
 use crate::store::wake_up::WakeUp;
@@ -151,6 +151,7 @@ async fn each_change_of_a_call_has_its_own_answer() {
     let fixture = Fixture::new().await;
     let mut other = new("b", "@every 1h");
     other.is_paused = true;
+    other.origin = Origin::of_call();
     fixture.store.queue.apply(&[RequestRef::NewSchedule(&other)], &[]).await;
     let ids = [fixture.id.clone(), other.id, "c".parse().unwrap()];
     let read = fixture.store.schedules.read(0, &ids).await.unwrap();
@@ -175,6 +176,7 @@ fn a_call_is_bounded_by_occurrences_and_by_bytes() {
             id: JobId::new("a@0000000000001").unwrap(),
             nominal_ms: 1,
             due_ms: 1,
+            number: 1,
             set: "main".to_owned(),
             record: vec![0; *size],
         });

@@ -2,11 +2,12 @@
 -- KEYS   as in prelude.lua, with due and dead of each queue of the jobs.
 -- ARGV   five per job: lease action, id, set of the queue, nonce of its pop, and by the action:
 --          finish   ''
---          fail     '+' wait ms ('' the retry array is at its end: dead), ':', error
---          release  '+' wait ms
+--          fail     '+' wait ms ('' the retry array is at its end: dead), the expiry, ':', error
+--          release  '+' wait ms, the expiry
 --          touch    '+' lease ms from now
 --          drop     '' (the job is over, and remembered as dropped)
 --          bury     code of the reason, ':', error
+--        The expiry: '<' and epoch ms, or ''. A wait that would end past the expiry is not begun: dead.
 --        The ids of one call are distinct.
 -- Answer per job: verdict, ms: finished | failed, due | dead | released, due | touched, deadline | dropped |
 --        stale (the lease is another's, or over) | fired (the job was finished before) | not_found (also:
@@ -16,7 +17,7 @@
 --        was written: call with one job at a time.
 -- Work   <= 128 jobs; of those that are held under another lease, up to 1 MiB of records. First write HDEL,
 --        so that a full Redis accepts the call.
-local REASON_FAILED = 4
+local REASON_FAILED, REASON_EXPIRED = 4, 6
 -- The words of consumers that end a lease. Those of Dwell itself are also for jobs that no consumer has yet.
 local ENDS_LEASE = { finish = true, fail = true, release = true }
 local answer, over, finished, unheld = {}, {}, {}, {}
@@ -46,6 +47,7 @@ local function put(list, key, score, id)
   end
   push(list[key], int(score), id)
 end
+local function is_past(ms, expires) return expires ~= '' and ms >= tonumber(expires) end
 local function leaves(id, set)
   push(leave, id)
   unheld[set] = (unheld[set] or 0) + 1
@@ -73,7 +75,7 @@ for i = 1, #ARGV, 5 do
     if word == 'fail' and has(state.marks, FAILED) then
       verdict, ms = dead and 'dead' or 'failed', not dead and call('ZSCORE', DUE[set], id) or nil
     elseif word == 'release' and has(state.marks, RELEASED) then
-      verdict, ms = 'released', call('ZSCORE', DUE[set], id) or nil
+      verdict, ms = dead and 'dead' or 'released', not dead and call('ZSCORE', DUE[set], id) or nil
     end
     ms = ms and tonumber(ms)
   elseif holds and deadline and tonumber(deadline) > NOW then
@@ -91,23 +93,27 @@ for i = 1, #ARGV, 5 do
       local state = read_state(bytes)
       state.flags, state.crashes = 0, 0
       if word == 'release' then
+        local expires
+        more, expires = string.match(more, '^(%+%d+)<?(%-?%d*)$')
         verdict, ms = 'released', time_of(more)
         state.marks = state.marks + RELEASED
+        if is_past(ms, expires) then state.reason, state.error = REASON_EXPIRED, 'released past its expiry' end
       elseif word == 'fail' then
-        local wait, why = string.match(more, '^(%+?%d*):(.*)$')
+        local wait, expires, why = string.match(more, '^(%+?%d*)<?(%-?%d*):(.*)$')
         state.error, state.marks = why, state.marks + FAILED
         if wait == '' then
           state.reason = REASON_FAILED
         else
           verdict, ms = 'failed', time_of(wait)
           state.step = math.min(state.step + 1, 65535)
+          if is_past(ms, expires) then state.reason = REASON_EXPIRED end
         end
       elseif word == 'bury' then
         local code, why = string.match(more, '^(%d+):(.*)$')
         state.reason, state.error = tonumber(code), why
       end
       if state.reason ~= 0 then
-        verdict = 'dead'
+        verdict, ms = 'dead', nil
         put(deads, dead_of(set), NOW, id)
       else
         put(dues, DUE[set], ms, id)

@@ -1,5 +1,5 @@
 -- cancel: removes the job, whatever its state.
--- KEYS   as in prelude.lua, with the sets of the job; then schedules.
+-- KEYS   as in prelude.lua, with the sets of the job; then ends and schedules.
 -- ARGV   as in act.lua.
 -- Answer cancelled (never published, and will not be) | cancelled_after_attempt | in_flight (cancelled
 --        too; the attempt in flight may arrive) | fired | not_found.

@@ -24,7 +24,7 @@
 --        'DWELL_EXISTS id' is exists. Nothing was written.
 -- Work   <= 128 occurrences or 1 MiB a call; some commands for each. First write HDEL if a schedule is removed and
 --        nothing made, else HSET: a full Redis refuses the call before any change.
-local SCHEDULE_TIMES, SCHEDULE_STATES = KEYS[#KEYS - 2], KEYS[#KEYS - 1]
+local SCHEDULE_TIMES, SCHEDULE_STATES = KEYS[#KEYS - 3], KEYS[#KEYS - 2]
 local WIDTH = 13
 if is_late(tonumber(ARGV[1])) then return late() end
 local refusal_is_error = ARGV[2] == '1'
@@ -112,15 +112,17 @@ end
 
 -- Makes the occurrences. Answers the set and the due time of the first, if it is the first of the set by now.
 local function make(one)
-  local records, entering, earliest = {}, {}, nil
+  local records, entering, ends, earliest = {}, {}, {}, nil
   for _, job in ipairs(one.made) do
     if not job.was or is_lost(job.was) then
       push(records, job.id, job.record)
       push(entering, job.due, job.id)
+      if may_expire(job.record) then push(ends, job.due, job.id) end
       earliest = math.min(earliest or tonumber(job.due), tonumber(job.due))
     end
   end
   if not earliest then return '', '' end
+  many('ZADD', ENDS, ends)
   many('HSET', JOBS, records)
   enter(one.set)
   many('ZADD', DUE[one.set], entering)

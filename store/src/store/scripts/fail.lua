@@ -1,5 +1,5 @@
 -- fail: the consumer failed the attempt: the next wait of the retry array begins now.
--- KEYS   as in prelude.lua, with the sets of the job; then schedules.
+-- KEYS   as in prelude.lua, with the sets of the job; then ends and schedules.
 -- ARGV   as in act.lua, then due ms of the schedule and attempt that the consumer names ('' any),
 --        generation and step that the caller read, '+' wait ms of that step ('' after the last one), last
 --        error, code of the reason `failed`.

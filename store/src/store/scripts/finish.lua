@@ -1,5 +1,5 @@
 -- finish: the consumer has done the job: removes it, whatever its state.
--- KEYS   as in prelude.lua, with the sets of the job; then schedules.
+-- KEYS   as in prelude.lua, with the sets of the job; then ends and schedules.
 -- ARGV   as in act.lua, then the due ms of the schedule that the consumer names ('' any).
 -- Answer finished | stale (the job has another schedule) | fired | not_found (also: never attempted,
 --        or a pop took the job and hands it out later).

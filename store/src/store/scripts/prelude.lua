@@ -101,6 +101,9 @@ local function schedule_verdict_of(record) return has(string.byte(record, 2), FL
 
 -- The records of recurring schedules, the last of KEYS of the scripts that ask whether an id is a schedule's.
 local SCHEDULES = string.find(KEYS[#KEYS], '}:schedules', 1, true) and KEYS[#KEYS]
+-- The index of jobs that have an end or an expiry: zset id -> when to look at the job (queue/ends.rs), the key
+-- before.
+local ENDS = SCHEDULES and KEYS[#KEYS - 1]
 -- The record of the job of each occurrence in the record of a schedule (store/schedules/codec.rs): it follows
 -- version, digest(16), length of the timing (4) and the timing.
 local function occurrence_record(bytes)
@@ -115,8 +118,9 @@ local FLAG_HELD, FLAG_COUNTED = 1, 2
 -- Marks. REPLACED: the job replaced another one. DOUBT: a lost master may have seen further attempts.
 -- FIRST: only the generation identifies the call that scheduled the job. FAILED, RELEASED: the consumer
 -- of the last pop ended its lease so. EARLY: the last pop took the job before its due time, at which the
--- process of the pop hands the job to the consumer.
-local REPLACED, DOUBT, FIRST, FAILED, RELEASED, EARLY = 1, 2, 4, 8, 16, 32
+-- process of the pop hands the job to the consumer. ANEW: a time(8) stands before the last error, from which
+-- the expiry of the job counts.
+local REPLACED, DOUBT, FIRST, FAILED, RELEASED, EARLY, ANEW = 1, 2, 4, 8, 16, 32, 64
 local function marks_of(record)
   local flags = byte(record, 2)
   return (has(flags, FLAG_REPLACED) and REPLACED or 0) + (has(flags, FLAG_FIRST) and FIRST or 0)
@@ -152,6 +156,7 @@ end
 local function read_state(bytes)
   local s, _, at = {}, nil, nil
   _, s.flags, s.crashes, s.attempt, s.step, s.due, s.pop, s.generation, s.fingerprint, s.marks, s.reason, at = struct.unpack(STATE_FIXED, bytes)
+  if has(s.marks, ANEW) and #bytes >= STATE_BYTES + 8 then s.anew, at = struct.unpack('>i8', bytes, at) end
   s.error = string.sub(bytes, at)
   return s
 end
@@ -162,7 +167,21 @@ local function is_held_early(bytes)
   return bytes and byte(bytes, 2) == FLAG_HELD and has(byte(bytes, 42), EARLY) and struct.unpack('>i8', bytes, 10) > NOW
 end
 local function write_state(s)
-  return struct.pack(STATE_FIXED, STATE_VERSION, s.flags, s.crashes, s.attempt, s.step, s.due, s.pop, s.generation, s.fingerprint, s.marks, s.reason) .. s.error
+  return struct.pack(STATE_FIXED, STATE_VERSION, s.flags, s.crashes, s.attempt, s.step, s.due, s.pop, s.generation, s.fingerprint, s.marks, s.reason) .. (s.anew and struct.pack('>i8', s.anew) or '') .. s.error
+end
+-- Whether a job may expire: its metadata has a field of this name (store/record/metadata.rs). A header of
+-- such a name costs no more than a look in vain.
+local function may_expire(record)
+  local at = 32 + byte(record, 31)
+  return #record >= at + 3
+    and string.find(sub(record, at + 4, at + 3 + struct.unpack('>I4', record, at)), 'expire_', 1, true) ~= nil
+end
+-- An action begins the expiry of a job anew. The maintenance looks at the job at once.
+local function begin_expiry(id, record, state, from)
+  if not may_expire(record) then return end
+  if not has(state.marks, ANEW) then state.marks = state.marks + ANEW end
+  state.anew = from
+  if ENDS then call('ZADD', ENDS, int(NOW), id) end
 end
 -- Counts the attempt of a job that was in a claim. A job on its way to the dead letters has no new attempt.
 local function count_attempt(state)

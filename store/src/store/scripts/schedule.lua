@@ -1,9 +1,11 @@
 -- schedule: stores a batch of jobs of this bucket.
--- KEYS   as in prelude.lua, with the sets of the jobs, and of the jobs that have their ids; then schedules.
+-- KEYS   as in prelude.lua, with the sets of the jobs, and of the jobs that have their ids; then ends and schedules.
 -- ARGV   none (changes nothing), or five per job: id, record, time ('=' epoch ms | '+' ms from now | '<'
---        epoch ms, space, ms from now: the earlier), policy (replace | keep | reject | other: if the id
+--        epoch ms, space, ms from now: the earlier), policy (replace | keep | reject | debounce, space,
+--        max wait ms | other: if the id
 --        is or was used, then by another message, and the answer is duplicate), flags (sum of 1: look up the
---        fingerprint; 2: the queue is full, and a job with a new id is refused), followed by ' ' and the
+--        fingerprint; 2: the queue is full, and a job with a new id is refused; 4: the job
+--        expires), followed by '@' and the time of its expiry, epoch ms, if that is fixed, and by ' ' and the
 --        queues of the caller, if those are not all: a job of others stays. The ids of one call are
 --        distinct. Then the deadline of the call, epoch us, if the caller knows Redis's clock.
 -- Answer { now us, number of jobs, then verdict, due ms ('' unknown) per job, then broker, due ms per due
@@ -15,7 +17,7 @@
 -- Errors 'DWELL_BROKER n set n set ...': KEYS lack all of these; n: the place of the job in the call, from
 --        1. 'DWELL_LATE now us': the deadline has passed. Nothing was written.
 -- Work   <= 128 jobs or 1 MiB a call; a constant number of commands, and three per job whose id exists.
---        First write HSET: a full Redis refuses the call before any change.
+--        First write ZADD or HSET: a full Redis refuses the call before any change.
 local WIDTH, EQUALS = 5, string.byte('=')
 local count = math.floor(#ARGV / WIDTH)
 if is_late(tonumber(ARGV[count * WIDTH + 1])) then return late() end
@@ -70,19 +72,44 @@ end
 local applied = remembered(APPLIED, APPLIED_COUNT, names)
 local applied_old = remembered(APPLIED_OLD, APPLIED_OLD_COUNT, names)
 
+-- A record's metadata, after its length (4) behind the owner, ends in the first request of a job that
+-- debounces (store/record/metadata.rs).
+local DEBOUNCED = '\169debounced\196\8'
+-- Where the 8 bytes begin; none: the job does not debounce.
+local function first_place(record)
+  local at = 32 + byte(record, 31)
+  if #record < at + 3 then return nil end
+  local place = at - 4 + struct.unpack('>I4', record, at)
+  if place + 7 > #record or sub(record, place - #DEBOUNCED, place - 1) ~= DEBOUNCED then return nil end
+  return place
+end
+-- The time of the first request. None: the job was attempted or rescheduled, or does not debounce.
+local function first_of(record, state_bytes)
+  local place = first_place(record)
+  if not place then return nil end
+  local state = state_bytes and read_state(state_bytes)
+  if state and (state.attempt > 0 or state.reason ~= 0 or state.generation ~= generation_of(record)) then return nil end
+  return (struct.unpack('>i8', record, place))
+end
+local function with_first(record, first)
+  local place = first_place(record)
+  return place and sub(record, 1, place - 1) .. struct.pack('>i8', first) .. sub(record, place + 8) or record
+end
+
 local NONE = {}
 local records, newly_applied, leave_held, leave_dead, forget, outdated = {}, {}, {}, {}, {}, {}
 local unheld = {}
 local leave_due, enter_due, added = {}, {}, 0
+local ends = {}
 local answer = { NOW_US, count }
 
 for i = 1, count do
   local at = (i - 1) * WIDTH
   local id, record, time, policy, flags = ids[i], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], tonumber(ARGV[at + 5])
-  local own_queues
+  local own_queues, expires
   if not flags then
-    flags, own_queues = string.match(ARGV[at + 5], '^(%d+) (.*)$')
-    flags = tonumber(flags)
+    flags, expires = string.match(ARGV[at + 5], '^(%d+)@?(%-?%d*)')
+    flags, own_queues = tonumber(flags), string.match(ARGV[at + 5], ' (.*)$')
   end
   local check, is_full = has(flags, 1), has(flags, 2)
   local broker, was = brokers[i], live[i]
@@ -94,10 +121,13 @@ for i = 1, count do
     due = time_of(time)
     due_text = int(due)
   end
+  local stated, max_wait = due, tonumber(string.match(policy, '^debounce (%d+)$'))
   local verdict
 
   -- The existing job.
   local dead, state, was_due, unreadable, claimed, dead_key, is_held = false, nil, nil, false, NONE, DEAD, false
+  -- The time of the first request of a job that waits without an attempt.
+  local first
   if was then
     state = call('HGET', STATE, id)
     unreadable = not (is_known(was) and names_owner(was) and is_readable(state))
@@ -113,6 +143,7 @@ for i = 1, count do
         -- The job is in no place: an earlier call lacked a permission and stopped after the record.
         if #claimed == 0 and not state then was = nil end
       end
+      if max_wait and was_due and #claimed == 0 then first = first_of(was, state) end
       if state then was_due = read_state(state).due end
     end
   end
@@ -159,8 +190,16 @@ for i = 1, count do
       if has(byte(record, 2), FLAG_FIRST) then push(newly_applied, generation_of(record), applied_entry(verdict)) end
     end
   end
+  if max_wait and not verdict then
+    -- A master that is new may have an earlier clock.
+    local now = math.ceil(NOW_US / 1000)
+    first = math.min(first or now, now)
+    due = math.min(due, first + max_wait)
+    due_text = int(due)
+  end
   if not verdict and was and not dead then
-    local same = digest_of(was) == digest_of(record) and was_due == due
+    -- At its bound a job that debounces keeps its due time, although each request states a later one.
+    local same = digest_of(was) == digest_of(record) and was_due == due and due == stated
     if same or has(string.byte(record, 2), FLAG_GENERATED) then verdict = 'duplicate'
     elseif policy == 'keep' then verdict = 'kept'
     elseif policy == 'reject' then verdict = 'conflict' end
@@ -196,6 +235,8 @@ for i = 1, count do
     if verdict == 'replaced' then
       record = string.sub(record, 1, 1) .. string.char(string.byte(record, 2) + FLAG_REPLACED) .. string.sub(record, 3)
     end
+    if max_wait then record = with_first(record, first) end
+    if has(flags, 4) and ENDS then push(ends, int(math.min(due, tonumber(expires or '') or due)), id) end
     added = added + 1
     records[2 * added - 1], records[2 * added] = id, record
     local entering = enter_due[broker]
@@ -212,6 +253,7 @@ for i = 1, count do
   end
 end
 
+many('ZADD', ENDS, ends)
 many('HSET', JOBS, records)
 remember_applied(newly_applied)
 if #records == 0 and #newly_applied == 0 then touch() end

@@ -13,5 +13,6 @@ call('ZCARD', HELD)
 call('HLEN', QUEUES)
 for i = FIRST_DUE, #KEYS do
   local other = string.match(KEYS[i], '}:([%l_]+)$')
-  call(other and other ~= 'schedule_times' and 'HLEN' or 'ZCARD', KEYS[i])
+  -- The index of ends is written before the jobs that it is for, and only for these.
+  if other ~= 'ends' then call(other and other ~= 'schedule_times' and 'HLEN' or 'ZCARD', KEYS[i]) end
 end

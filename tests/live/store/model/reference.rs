@@ -132,7 +132,8 @@ impl Reference {
                 _ if was.body == request.body && was.due == request.due => Some("duplicate"),
                 Conflict::Keep => Some("kept"),
                 Conflict::Reject => Some("conflict"),
-                Conflict::Replace => None,
+                // The bound is beyond every due time here.
+                Conflict::Replace | Conflict::Debounce { .. } => None,
             };
             if let Some(verdict) = verdict {
                 self.acts.insert(message, (verdict, Some(was.due)));

@@ -8,6 +8,8 @@ use super::op::Op;
 use super::reference::{self, CLOCK, FAR, Fence, How, ModelAct, Reference, Request, STEPS, Taken};
 use super::system::System;
 
+/// Longer than any time here.
+const FOREVER_MS: u64 = 1 << 50;
 const PAST: [i64; 2] = [1_000_000_000_000, 1_000_000_000_001];
 
 #[derive(Debug, Clone)]
@@ -210,7 +212,8 @@ impl Run {
         match op {
             Op::Schedule { id, due, body, policy } => {
                 let policy = match policy {
-                    0..3 => Conflict::Replace,
+                    0..2 => Conflict::Replace,
+                    2 => Conflict::Debounce { max_wait_ms: FOREVER_MS },
                     3 => Conflict::Keep,
                     _ => Conflict::Reject,
                 };

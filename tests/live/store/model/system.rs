@@ -101,16 +101,18 @@ impl System {
     ) -> (String, Option<i64>) {
         let mut schedule = request(&name_of(asked.id), message, dwell::job::Due::At(asked.due));
         schedule.job.body = vec![asked.body].into();
+        schedule.conflict = asked.policy;
         let record = encode(&schedule, generation);
-        let policy: &[u8] = match asked.policy {
-            Conflict::Replace => b"replace",
-            Conflict::Keep => b"keep",
-            Conflict::Reject => b"reject",
+        let policy = match asked.policy {
+            Conflict::Replace => "replace".to_owned(),
+            Conflict::Keep => "keep".to_owned(),
+            Conflict::Reject => "reject".to_owned(),
+            Conflict::Debounce { max_wait_ms } => format!("debounce {max_wait_ms}"),
         };
         let time = format!("={}", asked.due);
         let (once, twice) = self.call(
             Name::Schedule,
-            &[name_of(asked.id).as_bytes(), &record, time.as_bytes(), policy, b"1"],
+            &[name_of(asked.id).as_bytes(), &record, time.as_bytes(), policy.as_bytes(), b"1"],
         );
         let told = |value: Value| {
             let Value::Array(items) = value else { panic!("{value:?}") };

@@ -46,6 +46,7 @@ problems! {
     FenceWithoutLease = "fence_without_lease", "a waiting or dead job that counts as held for a consumer";
     BadScore = "bad_score", "an impossible time in due, held, dead or of a lease";
     BadCount = "bad_count", "a count of the reserved jobs of a queue that is not their number";
+    ScheduleTime = "schedule_time", "a recurring schedule whose next time is not in schedule_times: it would fire at another time, or never";
     EarlyScore = "early_score", "a job that would fire before its due time";
     DeadWithoutReason = "dead_without_reason", "a dead job without a reason";
     DeadPastRetention = "dead_past_retention", "a dead job that is kept longer than delivery.dead_retention";

@@ -132,8 +132,8 @@ fn a_server_that_refuses_a_shared_command_gets_no_other() {
         ("CROSSSLOT Keys in request don't hash to the same slot", Class::Unshared, false),
         ("NOPERM User dwell has no permissions to access the 'x' key", Class::Unshared, false),
         // Whether it ran is unknown.
-        ("ERR command is not supported", Class::Other, false),
-        ("ERR user_script:31: attempt to index a nil value", Class::Other, false),
+        ("ERR command is not supported", Class::Unserved, false),
+        ("ERR user_script:31: attempt to index a nil value", Class::Unserved, false),
         ("ERR unknown command 'EVALSHA', with args beginning with: 'x'", Class::Settings, false),
         ("LOADING Redis is loading the dataset in memory", Class::Unserved, true),
         ("READONLY You can't write against a read only replica.", Class::Readonly, true),
@@ -152,7 +152,10 @@ fn a_server_that_refuses_a_shared_command_gets_no_other() {
 #[tokio::test(start_paused = true)]
 async fn a_busy_or_full_server_gets_no_shared_command_for_a_minute() {
     let busy = "BUSY Redis is busy running a script. You can only call SCRIPT KILL";
-    for (text, class) in [(busy, Class::Other), ("DWELL_FULL no call was run", Class::Unshared)] {
+    let full = "OOM command not allowed when used memory > 'maxmemory'.";
+    for (text, class) in
+        [(busy, Class::Other), ("DWELL_FULL no call was run", Class::Unshared), (full, Class::Oom)]
+    {
         let sharing = Sharing::default();
         assert_eq!(sharing.refused(error(text)).class, class, "{text}");
         assert!(!sharing.is_on());
@@ -171,4 +174,14 @@ fn a_shared_script_that_does_not_compile_is_not_used() {
     let refused =
         error("ERR Error compiling script (new function): user_script:300: too many upvalues");
     assert!(sharing.not_loaded(refused).is_ok() && !sharing.is_on());
+    let full = Sharing::default();
+    assert!(full.not_loaded(StoreError::new(Class::Oom, "redis: SCRIPT LOAD")).is_ok());
+    assert!(!full.is_on());
+}
+
+#[test]
+fn an_odd_answer_is_told_in_short() {
+    let long = Value::BulkString(vec![b'x'; 1 << 20]);
+    let error = split("schedule", Value::Array(vec![long]), 2).unwrap_err();
+    assert!(error.message.len() < 2 * SHOWN_CHARS, "{}", error.message.len());
 }

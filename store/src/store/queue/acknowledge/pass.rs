@@ -114,14 +114,17 @@ fn acknowledge_call(
         .collect();
     let sets: Vec<String> = sets.into_iter().collect();
     let mut call = namespace.script_call(Name::Acknowledge, group.bucket, &sets);
-    for Proven { id, queue, proof, action, .. } in of_group() {
+    for Proven { id, queue, proof, expires_ms, action, .. } in of_group() {
+        let expires = expires_ms.map(|ms| format!("<{ms}")).unwrap_or_default();
         let (name, more) = match action {
             LeaseAction::Finish => ("finish", String::new()),
             LeaseAction::Fail { wait_ms, error } => {
                 let wait = wait_ms.map(|ms| Time::In(ms).to_string()).unwrap_or_default();
-                ("fail", format!("{wait}:{}", record::short_error(error)))
+                ("fail", format!("{wait}{expires}:{}", record::short_error(error)))
             }
-            LeaseAction::Release { wait_ms } => ("release", Time::In(*wait_ms).to_string()),
+            LeaseAction::Release { wait_ms } => {
+                ("release", format!("{}{expires}", Time::In(*wait_ms)))
+            }
             LeaseAction::Touch { ttr_ms } => ("touch", Time::In(*ttr_ms).to_string()),
             LeaseAction::Drop => ("drop", String::new()),
             LeaseAction::Bury { reason, error } => (

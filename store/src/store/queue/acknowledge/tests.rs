@@ -302,6 +302,7 @@ fn calls_with_an_id_of_another_or_a_forged_lease_go_apart() {
         queue: "q".to_owned(),
         proof: [0; 8],
         is_sealed,
+        expires_ms: None,
         action: LeaseAction::Finish,
     };
     let call = |ids: &[&str]| ids.iter().map(|id| of(true, id)).collect::<Vec<_>>();

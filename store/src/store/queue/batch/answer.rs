@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use crate::clock::time_of;
-use crate::job::Verdict;
+use crate::job::{JobId, Verdict};
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError, UNREADABLE_HINT};
 use crate::store::queue::Queue;
@@ -31,11 +31,47 @@ impl Answer {
     }
 }
 
-/// The answers of one call, one per member, and the wake-ups that the call caused.
-pub(super) type CallAnswers = (Vec<Result<Answer, StoreError>>, Vec<WakeUp>);
+/// An occurrence of a recurring schedule that a request made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// The place of the request in the batch.
+    pub at: usize,
+    /// The id of the occurrence's job.
+    pub id: JobId,
+    /// The name of the sets of the job.
+    pub set: String,
+    /// The due time of the job, epoch ms.
+    pub due_ms: i64,
+    /// The number of the occurrence, from 1.
+    pub number: u64,
+}
+
+/// The occurrence that the call of this request makes, if it makes one. `at`: the place of the
+/// request.
+fn made_by(item: &Item<'_>, at: usize) -> Option<Made> {
+    let made = item.recurring.planned.as_ref()?.plan.made()?;
+    let (id, set) = (made.id.clone(), made.set.clone());
+    Some(Made { at, id, set, due_ms: made.due_ms, number: made.number })
+}
+
+/// The answers of one call, one per member.
+pub(super) struct CallAnswers {
+    pub(super) answers: Vec<Result<Answer, StoreError>>,
+    /// The wake-ups that the call caused.
+    pub(super) wake_ups: Vec<WakeUp>,
+    /// The occurrence that the call made.
+    pub(super) made: Option<Made>,
+}
+
+impl CallAnswers {
+    /// The answer of a call for one request, which caused nothing.
+    pub(super) fn one(answer: Result<Answer, StoreError>) -> Self {
+        CallAnswers { answers: vec![answer], wake_ups: Vec::new(), made: None }
+    }
+}
 
 impl Queue {
-    /// The answers of one call, one per member, and the wake-ups that the call caused.
+    /// The answers of one call of `schedule`, and the wake-ups that the call caused.
     pub(super) fn read_scheduled(
         &self,
         bucket: u16,
@@ -59,14 +95,16 @@ impl Queue {
                 wake_ups.push(WakeUp { bucket, broker, due_ms });
             }
         }
-        Ok((answers, wake_ups))
+        Ok(CallAnswers { answers, wake_ups, made: None })
     }
 
-    /// The answer of the one change of a call of `change_schedule`, and the wake-up that it caused.
+    /// The answer of the one change of a call of `change_schedule`, and what it caused. `at`: the
+    /// place of the request.
     pub(super) fn read_changed(
         &self,
         bucket: u16,
         item: &Item<'_>,
+        at: usize,
         mut items: Items,
     ) -> Result<CallAnswers, StoreError> {
         self.namespace.saw_clock(items.int()?);
@@ -76,20 +114,25 @@ impl Queue {
             && let Some(planned) = &item.recurring.planned
             && let Err(why) = &planned.plan.verdict
         {
-            return Ok((vec![Err(why.clone())], Vec::new()));
+            return Ok(CallAnswers::one(Err(why.clone())));
         }
+        let made = if told.is_done() { made_by(item, at) } else { None };
         Ok(match (told.answered()?, item.asked) {
             (Some((verdict, due_ms, wake_up)), asked) => {
                 let is_stored = matches!(verdict, Verdict::Added | Verdict::Replaced);
                 if is_stored && matches!(asked, RequestRef::NewSchedule(_)) {
                     self.namespace.schedules_changed.notify_one();
                 }
-                (vec![Ok(Answer { verdict, due_ms })], wake_up.into_iter().collect())
+                CallAnswers {
+                    answers: vec![Ok(Answer { verdict, due_ms })],
+                    wake_ups: wake_up.into_iter().collect(),
+                    made,
+                }
             }
             (None, RequestRef::Act(_)) => {
-                (vec![Ok(Answer { verdict: Verdict::NotFound, due_ms: None })], Vec::new())
+                CallAnswers::one(Ok(Answer { verdict: Verdict::NotFound, due_ms: None }))
             }
-            (None, _) => (vec![Err(taken())], Vec::new()),
+            (None, _) => CallAnswers::one(Err(taken())),
         })
     }
 }

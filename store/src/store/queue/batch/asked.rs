@@ -1,8 +1,8 @@
 //! A request of a batch, borrowed.
 
 use crate::job::JobId;
+use crate::request::NewSchedule;
 use crate::request::{Act, NewJob, Origin, OwnQueues, Request};
-use crate::schedule::NewSchedule;
 
 /// A request of a batch.
 #[derive(Debug, Clone, Copy)]

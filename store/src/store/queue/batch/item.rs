@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 
 use super::{Answer, RequestRef};
-use crate::job::{Action, Conflict};
+use crate::job::Action;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::keys::Keys;
@@ -136,8 +136,7 @@ impl Trail {
     fn follow(&mut self, asked: RequestRef<'_>) {
         match asked {
             RequestRef::NewJob(new_job) => {
-                let replaces =
-                    new_job.conflict == Conflict::Replace && !new_job.apart && !new_job.generated;
+                let replaces = new_job.conflict.replaces() && !new_job.apart && !new_job.generated;
                 if replaces || !self.has_job {
                     let own = DueSet::of(&new_job.job).to_string();
                     self.sets.retain(|set| *set != own);

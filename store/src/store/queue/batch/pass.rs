@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::item::{Item, link};
-use super::{Answer, Applied, RequestRef};
+use super::{Answer, Applied, Made, RequestRef};
 use crate::job::Action;
 use crate::store::call::repairs::lacks_script;
 use crate::store::call::waves::{Group, Member, waves};
@@ -33,6 +33,8 @@ pub(super) struct Pass<'a> {
     /// Indices of the requests still to send.
     pub(super) open: Vec<usize>,
     pub(super) wake_ups: Vec<WakeUp>,
+    /// The occurrences that requests made.
+    pub(super) made: Vec<Made>,
     /// Per bucket and set: the earliest due time to which an action has moved a job.
     moved: BTreeMap<(u16, String), i64>,
     /// The brokers whose sets an action names first.
@@ -73,6 +75,7 @@ impl<'a> Pass<'a> {
             items,
             open: (0..asked.len()).collect(),
             wake_ups: Vec::new(),
+            made: Vec::new(),
             moved: BTreeMap::new(),
             brokers: if known.len() <= MAX_NAMED_BROKERS {
                 known
@@ -386,14 +389,10 @@ impl<'a> Pass<'a> {
             broker,
             due_ms,
         }));
-        Applied {
-            answers: self
-                .items
-                .into_iter()
-                .map(|item| item.answer.map_err(StoreError::into_answer))
-                .collect(),
-            wake_ups: self.wake_ups,
-        }
+        let (wake_ups, made) = (self.wake_ups, self.made);
+        let answers = self.items.into_iter();
+        let answers = answers.map(|item| item.answer.map_err(StoreError::into_answer)).collect();
+        Applied { answers, wake_ups, made }
     }
 }
 
@@ -402,6 +401,9 @@ mod tests {
     use super::*;
     use crate::job::{Conflict, Due, Job, Verdict};
     use crate::request::{Act, NewJob};
+    use crate::store::queue::batch::item::Planned;
+    use crate::store::schedules::plan::tests::new;
+    use crate::store::schedules::plan::{Plan, put};
 
     /// Requests for one id, in pairs: the first moves the job into a queue of its own, the second
     /// leaves it there, and names another queue.
@@ -550,5 +552,52 @@ mod tests {
             assert!(!error.is_refusal() && !error.was_not_run(), "{error:?}");
         }
         assert!(pass.open.is_empty(), "the cancel overtakes the fail");
+    }
+
+    #[test]
+    fn an_action_on_a_schedule_is_sent_as_a_change_of_it() {
+        let cancel = Act::new(Action::Cancel, "a".parse().unwrap());
+        let mut pass = Pass::new(
+            &[RequestRef::Act(&cancel)],
+            &Keys::new("dwell", 1),
+            &[],
+            &["main".to_owned()],
+        );
+        let schedule = StoreError::new(Class::Outdated, "redis: cancel: DWELL_SCHEDULE a")
+            .answered("DWELL_SCHEDULE", "a");
+        for is_open in [true, true, true, false] {
+            pass.begin();
+            let waves = pass.waves();
+            assert_eq!(waves[0][0].script, Name::Cancel);
+            pass.refused(&waves[0][0], &schedule, &HashMap::new());
+            pass.keep_what_was_not_run();
+            assert_eq!(pass.open.contains(&0), is_open);
+            if is_open {
+                assert!(pass.has_progress);
+                assert_eq!(pass.waves()[0][0].script, Name::ChangeSchedule);
+            }
+            // No schedule has the id when it is read.
+            pass.items[0].recurring.is_schedule = false;
+        }
+        assert_eq!(pass.items[0].answer.as_ref().unwrap_err().class, Class::Unserved);
+    }
+
+    #[test]
+    fn a_change_is_planned_anew_as_long_as_the_state_changes() {
+        let new = new("a", "@hourly");
+        let asked = [RequestRef::NewSchedule(&new)];
+        let mut pass = Pass::new(&asked, &Keys::new("dwell", 1), &[], &[]);
+        let again = StoreError::new(Class::Outdated, "redis: change_schedule: DWELL_AGAIN a")
+            .answered("DWELL_AGAIN", "a");
+        for (state, is_open) in [("one", true), ("two", true), ("two", false)] {
+            pass.begin();
+            let plan = Plan { expected: Some(state.into()), ..put(&new, None, 0, [0; 8]) };
+            pass.items[0].recurring.planned = Some(Box::new(Planned { plan, set: None }));
+            let waves = pass.waves();
+            pass.refused(&waves[0][0], &again, &HashMap::new());
+            pass.keep_what_was_not_run();
+            assert_eq!(pass.open.contains(&0), is_open, "{state}");
+        }
+        assert_eq!(pass.items[0].answer.as_ref().unwrap_err().class, Class::Unserved);
     }
 }
