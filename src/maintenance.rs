@@ -34,7 +34,7 @@ use crate::fleet::{self, Fleet, WakeUps};
 use crate::request::FullQueues;
 use crate::store::Store;
 use crate::store::due_set::DueSet;
-use crate::store::meta::{QueueLimit, SweepRules};
+use crate::store::meta::SweepRules;
 use crate::store::wake_up::WakeUp;
 use crate::telemetry::Events;
 use crate::units::show_duration_ms;
@@ -133,9 +133,7 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
 
 /// Has the namespace keep the limits of the queues of these settings.
 async fn keep_queue_limits(store: &Store, settings: &Settings) {
-    let limits: Vec<QueueLimit> =
-        settings.queues.iter().map(|rules| (rules.name.clone(), rules.limit())).collect();
-    if let Err(error) = store.keep_queue_limits(&limits).await {
+    if let Err(error) = store.keep_queue_limits(&settings.queues.limits()).await {
         let hint = "start the instance again when Redis takes writes; until then the limits of the namespace apply";
         tracing::warn!(%error, hint, "the limits of queues could not be kept");
     }

@@ -121,6 +121,12 @@ impl Queues {
         self.exact.keys().map(String::as_str)
     }
 
+    /// The limits of all names and patterns; `None` for those without one.
+    #[must_use]
+    pub fn limits(&self) -> Vec<(String, Option<Rate>)> {
+        self.iter().map(|rules| (rules.name.clone(), rules.limit())).collect()
+    }
+
     /// All rules: first those of names, then those of patterns, the most specific first.
     pub fn iter(&self) -> impl Iterator<Item = &QueueRules> {
         self.exact.values().chain(&self.patterns)

@@ -111,6 +111,10 @@ impl JobGauges {
         if self.limited.is_empty() && of_queues.is_empty() {
             return Ok(());
         }
+        // The start kept them: Redis has lost them.
+        if !of_queues.is_empty() && !self.store.has_queue_limits() {
+            self.store.keep_queue_limits(&self.queues.limits()).await?;
+        }
         let limited = self.store.limited().await?;
         for name in &self.limited {
             if let Some(metrics) = self.metrics.broker(name) {

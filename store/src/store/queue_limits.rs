@@ -22,6 +22,12 @@ impl Namespace {
         rate.map(|rate| Limit::of_queue(queue, pattern, rate))
     }
 
+    /// Whether any queue has a limit, as far as this store knows.
+    #[must_use]
+    pub fn has_queue_limits(&self) -> bool {
+        !self.queue_limits.read().is_empty()
+    }
+
     /// Keeps the limits of these names and patterns, `None` for those without one. Others stay as
     /// they are. Calls Redis only where something changes.
     pub async fn keep_queue_limits(&self, declared: &[QueueLimit]) -> Result<(), StoreError> {
