@@ -112,8 +112,11 @@ impl JobGauges {
             return Ok(());
         }
         // The start kept them: Redis has lost them.
-        if !of_queues.is_empty() && !self.store.has_queue_limits() {
-            self.store.keep_queue_limits(&self.queues.limits()).await?;
+        if !of_queues.is_empty()
+            && !self.store.has_queue_limits()
+            && let Err(error) = self.store.keep_queue_limits(&self.queues.limits()).await
+        {
+            tracing::debug!(%error, "the limits of queues could not be kept again");
         }
         let limited = self.store.limited().await?;
         for name in &self.limited {
