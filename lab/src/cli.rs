@@ -5,6 +5,7 @@ mod chaos;
 mod demo;
 mod http;
 mod queue;
+mod schedules;
 
 use std::fmt::Debug;
 use std::process::ExitCode;
@@ -18,6 +19,9 @@ use dwell::cli::{
 use dwell::shutdown::Signals;
 use dwell::telemetry::log;
 use serde::Serialize;
+
+use crate::schedules::Options as ScheduleOptions;
+use crate::schedules::worker::Work;
 
 /// Shows Dwell at work, measures it, and tests it under faults
 #[derive(Debug, Parser)]
@@ -50,6 +54,12 @@ enum Command {
     /// Measure jobs for HTTP targets
     #[command(subcommand)]
     Http(http::What),
+    /// Kill instances while recurring schedules fire, check that each time is made once or counted
+    /// as missed, and measure
+    Schedules(ScheduleOptions),
+    /// Work on what the schedules of the command before make, in a process of its own
+    #[command(hide = true)]
+    ScheduleWorker(Work),
 }
 
 /// Runs the program, from its command line to its exit code.
@@ -64,6 +74,8 @@ pub async fn main() -> ExitCode {
         Command::Bench(args) => Box::pin(bench::run(&common, &args)).await,
         Command::Http(what) => Box::pin(http::run(&common, what)).await,
         Command::Queue(what) => Box::pin(queue::run(&common, &what)).await,
+        Command::Schedules(options) => Box::pin(schedules::run(&common, &options)).await,
+        Command::ScheduleWorker(options) => Box::pin(schedules::work(&options)).await,
         Command::Chaos(what) => return Box::pin(chaos::run(&common, what)).await,
     })
 }

@@ -5,6 +5,7 @@
 //! - [`chaos`]: faults under load, and a checker of the results, `make chaos`.
 //! - [`queue`]: consumers that fetch, measured.
 //! - [`http`]: HTTP targets, measured.
+//! - [`schedules`]: recurring schedules under faults, measured.
 //! - `client`: a link to the HTTP API of an instance.
 //! - [`cli`]: the commands of `dwell-lab`; [`words`]: their words for settings and faults.
 
@@ -16,5 +17,6 @@ pub mod demo;
 pub mod http;
 pub mod markers;
 pub mod queue;
+pub mod schedules;
 mod sums;
 pub mod words;

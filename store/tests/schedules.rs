@@ -11,7 +11,7 @@ use dwell_store::job::{Action, Conflict, Due, Job, JobId, Verdict};
 use dwell_store::request::{Act, NewJob, NewSchedule, Origin, OwnQueues};
 use dwell_store::schedule::{Overlap, Timing};
 use dwell_store::store::admin::fsck::{self, FsckRules, Problem};
-use dwell_store::store::error::Class;
+use dwell_store::store::error::{Class, StoreError};
 use dwell_store::store::meta::SweepRules;
 use dwell_store::store::queue::batch::{Answer, RequestRef};
 use dwell_store::store::{Store, Unobserved};
@@ -289,6 +289,32 @@ async fn a_job_that_is_alive_and_a_schedule_never_share_an_id() {
 }
 
 #[tokio::test]
+async fn a_job_in_no_place_gives_its_id_to_a_schedule() {
+    let fixture = Fixture::new().await;
+    let job = NewJob::new(Job::for_queue("jobs", "x"), FAR).id(id("a"));
+    fixture.apply(&[RequestRef::NewJob(&job)]).await;
+    // An interrupted call left the record alone.
+    let keys = fixture.store.keys().clone();
+    let _: i64 = fixture.raw(&["ZREM", &keys.due(0, "=jobs"), "a"]).await;
+    assert_eq!(fixture.put(&new("a", 1)).await, (Verdict::Added, Some(START)));
+    assert!(!fixture.has_job("a").await);
+    assert!(fixture.fsck(false).await.is_empty());
+}
+
+#[tokio::test]
+async fn the_longest_id_has_occurrences() {
+    let fixture = Fixture::new().await;
+    let name = "é".repeat(120);
+    fixture.put(&new(&name, 1)).await;
+    let (verdict, due_ms) = fixture.act(&action(Action::Fire, &name, 2)).await;
+    assert_eq!(verdict, Verdict::Firing);
+    assert!(fixture.has_job(&format!("{name}@{}", due_ms.unwrap())).await);
+    let longer = new(&format!("{name}x"), 3);
+    let applied = fixture.store.queue.apply(&[RequestRef::NewSchedule(&longer)], &[]).await;
+    assert!(applied.answers[0].as_ref().is_err_and(StoreError::is_refusal), "one byte more");
+}
+
+#[tokio::test]
 async fn a_message_that_comes_again_changes_nothing() {
     let fixture = Fixture::new().await;
     let (first, mut second) = (new("a", 1), new("a", 2));
@@ -433,6 +459,29 @@ async fn fsck_repairs_the_times_and_leaves_what_it_cannot_read() {
     assert_eq!(fixture.fsck(true).await, left);
     let early: i64 = fixture.raw(&["ZSCORE", times, "early"]).await;
     assert_eq!((early, fixture.counts().await), (START, [5, 5, 4]));
+}
+
+#[tokio::test]
+async fn what_is_left_of_a_schedule_takes_no_job_with_it() {
+    let fixture = Fixture::new().await;
+    let job = |name: &str| NewJob::new(Job::for_queue("jobs", "x"), FAR).id(id(name));
+    for name in ["dead", "alive"] {
+        fixture.apply(&[RequestRef::NewJob(&job(name))]).await;
+    }
+    let keys = fixture.store.keys().clone();
+    let now_ms = fixture.store.now_ms().to_string();
+    let _: i64 = fixture.raw(&["ZREM", &keys.due(0, "=jobs"), "dead"]).await;
+    let _: i64 = fixture.raw(&["ZADD", &keys.dead_of(0, "=jobs"), &now_ms, "dead"]).await;
+    let times = keys.schedule_times(0);
+    let _: i64 = fixture.raw(&["ZADD", times, "5", "dead", "6", "alive"]).await;
+    let mut found = fixture.fsck(true).await;
+    found.retain(|(problem, ..)| *problem == Problem::IndexWithoutRecord);
+    found.sort_by(|one, other| one.1.cmp(&other.1));
+    let expected =
+        ["alive", "dead"].map(|name| (Problem::IndexWithoutRecord, name.to_owned(), true));
+    assert_eq!(found, expected);
+    assert!(fixture.has_job("dead").await && fixture.has_job("alive").await);
+    assert_eq!(fixture.counts().await, [0, 0, 0]);
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ mod chaos;
 mod demo;
 mod http;
 mod queue;
+mod schedules;
 
 use std::path::Path;
 use std::process::Command;

@@ -140,6 +140,21 @@ async fn a_start_puts_back_what_was_cancelled_and_waits_for_a_job_of_its_id() {
 }
 
 #[tokio::test]
+async fn what_another_instance_ends_while_it_is_named_is_stored_again() {
+    let redis = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let (apply, settings) = (apply(&redis).await, settings(&redis, &hourly(&["a", "b"])));
+    let mut agent = DeclaredSchedules::new(&apply, &settings, true);
+    agent.round().await.unwrap();
+    // The other instance had found `a` forgotten before this round named it.
+    let id = JobId::new("a").unwrap();
+    apply.one(Request::Act(Act::new(Action::Cancel, id.clone()))).await.unwrap();
+    assert_eq!(found(&apply, "a").await, None);
+    apply.store.drop_schedule(&id).await.unwrap();
+    agent.round().await.unwrap();
+    assert!(found(&apply, "a").await.is_some());
+}
+
+#[tokio::test]
 async fn a_schedule_whose_end_has_passed_is_not_stored_and_is_no_mistake() {
     let redis = RedisServer::start(RedisOptions::default()).await.unwrap();
     let apply = apply(&redis).await;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use super::known::Known;
 use super::{LEAD, Spawner};
 use crate::clock::{self, Instant};
@@ -67,7 +69,12 @@ impl<'a> Bucket<'a> {
     }
 
     /// Makes what a look found due, and what is due behind, and sets the time of the next look.
-    pub(super) async fn work(&mut self, look: Look, heads: Result<Heads, StoreError>) {
+    pub(super) async fn work(
+        &mut self,
+        look: Look,
+        heads: Result<Heads, StoreError>,
+        stop: &CancellationToken,
+    ) {
         let now = clock::now();
         self.look_at =
             now + self.spawner.fleet.borrow().shared(LOOK_INTERVAL / 2).max(LOOK_INTERVAL);
@@ -75,7 +82,7 @@ impl<'a> Bucket<'a> {
             self.look_at = self.look_at.min(all_at);
         }
         let worked = match heads {
-            Ok(heads) => self.make_all(look, heads).await,
+            Ok(heads) => self.make_all(look, heads, stop).await,
             Err(error) => Err(error),
         };
         let was_failing = std::mem::replace(&mut self.is_failing, worked.is_err());
@@ -92,7 +99,12 @@ impl<'a> Bucket<'a> {
         }
     }
 
-    async fn make_all(&mut self, mut look: Look, mut heads: Heads) -> Result<(), StoreError> {
+    async fn make_all(
+        &mut self,
+        mut look: Look,
+        mut heads: Heads,
+        stop: &CancellationToken,
+    ) -> Result<(), StoreError> {
         for _ in 0..MAX_LOOKS {
             let found = heads.found;
             if let Some(next_ms) = heads.next_ms {
@@ -100,12 +112,13 @@ impl<'a> Bucket<'a> {
             }
             let unreadable = found - heads.due.len();
             look.skip += self.make(heads.due).await? + unreadable;
-            if found < look.most {
+            // A backlog waits for the next instance: the drain has a limit.
+            if found < look.most || stop.is_cancelled() {
                 return Ok(());
             }
             heads = self.spawner.store.schedules.heads(&[look]).await?.pop().unwrap_or_default();
         }
-        self.look_at = clock::now();
+        self.look_again();
         Ok(())
     }
 
@@ -173,15 +186,18 @@ impl<'a> Bucket<'a> {
                 Ok(Changed::Done { wake_up, .. }) => {
                     wake_ups.extend(wake_up);
                     self.tell(&due, &plan, change);
-                    if let Some(next_ms) = plan.progress.and_then(|progress| progress.next_ms) {
-                        self.expect(next_ms - lead_ms());
+                    match plan.progress.and_then(|progress| progress.next_ms) {
+                        // A call made a part of what is due.
+                        Some(next_ms) if next_ms <= due.now_ms => self.look_again(),
+                        Some(next_ms) => self.expect(next_ms - lead_ms()),
+                        None => {}
                     }
                 }
                 Ok(changed) if changed.hinders(&mut due.hindrances) => again.push(due),
                 // Another instance was faster, or the schedule was put again.
                 Ok(_) => {
                     stayed += 1;
-                    self.look_at = clock::now();
+                    self.look_again();
                 }
                 Err(error) => {
                     stayed += 1;
@@ -224,7 +240,10 @@ impl<'a> Bucket<'a> {
         let options = &self.spawner.options;
         let owner = DueSet::of(&read.schedule.job);
         let next_ms = read.schedule.progress.next_ms.filter(|_| (options.serves)(owner));
-        if next_ms != Some(head.next_ms) || read.schedule.timetable().is_none() {
+        if next_ms != Some(head.next_ms)
+            || read.schedule.progress.is_paused
+            || read.schedule.timetable().is_none()
+        {
             // Another instance's, or it was changed since the look.
             if let Some(next_ms) = next_ms {
                 self.expect(next_ms - lead_ms());
@@ -266,6 +285,12 @@ impl<'a> Bucket<'a> {
     fn ready_ms(&self, head: &Head, owner: &str) -> i64 {
         let rank = self.spawner.fleet.borrow().rank(self.number, owner).min(MAX_RANK);
         head.next_ms - lead_ms() + i64::from(rank) * RANK_DELAY_MS
+    }
+
+    /// The next look is at once, and begins at the first schedule.
+    fn look_again(&mut self) {
+        self.known.look_from_first();
+        self.look_at = clock::now();
     }
 
     /// The next look is at this time at the latest, epoch ms.

@@ -39,7 +39,7 @@ impl<'a> Group<'a> {
     pub(super) async fn run(mut self, mut puts: watch::Receiver<()>, stop: &CancellationToken) {
         loop {
             let begun = clock::now();
-            self.look(begun).await;
+            self.look(begun, stop).await;
             self.renewal.step().await;
             let next = self.buckets.iter().map(|bucket| bucket.look_at).min().unwrap_or(begun);
             let next = next.min(self.renewal.next_at()).max(begun + LOOK_PAUSE);
@@ -47,8 +47,8 @@ impl<'a> Group<'a> {
                 () = stop.cancelled() => return,
                 () = clock::sleep_until(next) => {}
                 Ok(()) = puts.changed() => {
-                    // Many puts share a look.
-                    clock::sleep_until(begun + PUT_PAUSE).await;
+                    // Many puts share a look. What is due meanwhile does not wait for it.
+                    clock::sleep_until(next.min(begun + PUT_PAUSE)).await;
                     self.buckets.iter_mut().for_each(|bucket| bucket.look_at = clock::now());
                 }
             }
@@ -59,13 +59,13 @@ impl<'a> Group<'a> {
     }
 
     /// Makes what is due in the buckets whose time for a look has come, side by side.
-    async fn look(&mut self, now: Instant) {
+    async fn look(&mut self, now: Instant, stop: &CancellationToken) {
         let mut buckets: Vec<&mut Bucket<'a>> =
             self.buckets.iter_mut().filter(|bucket| bucket.look_at <= now).collect();
         let looks: Vec<Look> = buckets.iter_mut().map(|bucket| bucket.look(now)).collect();
         let heads = heads(self.spawner, &looks).await;
         let works = buckets.into_iter().zip(looks).zip(heads);
-        join_all(works.map(|((bucket, look), heads)| bucket.work(look, heads))).await;
+        join_all(works.map(|((bucket, look), heads)| bucket.work(look, heads, stop))).await;
     }
 }
 

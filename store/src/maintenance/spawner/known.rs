@@ -23,6 +23,8 @@ pub(super) struct Known {
     left_alone: HashMap<JobId, i64>,
     /// All are looked at again from then on.
     all_at: Option<Instant>,
+    /// The next look begins at the first schedule.
+    from_first: bool,
     /// The broker of a schedule, or `=` and its queue.
     owners: HashMap<JobId, Box<str>>,
     /// The schedules of which the log has said that they cannot be read.
@@ -36,7 +38,13 @@ impl Known {
             self.look_at_all();
         }
         // Without a schedule that is left alone, nothing stands before the others.
-        (!self.left_alone.is_empty()).then(|| now_ms - OVERLAP_MS)
+        let from_first = std::mem::take(&mut self.from_first) || self.left_alone.is_empty();
+        (!from_first).then(|| now_ms - OVERLAP_MS)
+    }
+
+    /// The next look begins at the first schedule: one that is long due is not left alone.
+    pub(super) fn look_from_first(&mut self) {
+        self.from_first = true;
     }
 
     /// The next look begins at the first schedule, and leaves none alone.
@@ -101,6 +109,11 @@ mod tests {
         assert!(known.is_left_alone(&head(7)));
         // Another instance made an occurrence, and the next one is due.
         assert!(!known.is_left_alone(&head(8)));
+        assert_eq!(known.from_ms(now + LEFT_ALONE / 2, 100_000), Some(95_000));
+        // Of another one that is long due, a part was made.
+        known.look_from_first();
+        assert_eq!(known.from_ms(now + LEFT_ALONE / 2, 100_000), None);
+        assert!(known.is_left_alone(&head(7)));
         assert_eq!(known.from_ms(now + LEFT_ALONE / 2, 100_000), Some(95_000));
         assert_eq!(known.all_at(), Some(now + LEFT_ALONE));
         assert_eq!(known.from_ms(now + LEFT_ALONE, 110_000), None);

@@ -140,6 +140,10 @@ fn each_second(name: &str, edit: impl FnOnce(&mut Timing)) -> NewSchedule {
     }
 }
 
+async fn apply(store: &Store, asked: RequestRef<'_>) -> Verdict {
+    store.queue.apply(&[asked], &[]).await.answers.remove(0).unwrap().verdict
+}
+
 impl Fixture {
     async fn new() -> Fixture {
         let server = RedisServer::start(RedisOptions::default()).await.unwrap();
@@ -201,6 +205,19 @@ impl Fixture {
             numbers.push((*number, headers.get("delayed-next").is_some()));
         }
         numbers
+    }
+
+    /// The ids of all jobs.
+    async fn jobs(&self) -> Vec<String> {
+        let (mut raw, keys) = (self.raw().await, self.store.keys());
+        let mut ids = Vec::new();
+        for bucket in 0..keys.buckets() {
+            let mut command = redis::cmd("HKEYS");
+            let of_bucket: Vec<String> =
+                command.arg(keys.jobs(bucket)).query_async(&mut raw).await.unwrap();
+            ids.extend(of_bucket);
+        }
+        ids
     }
 
     async fn raw(&self) -> redis::aio::MultiplexedConnection {
@@ -284,6 +301,119 @@ async fn a_spawner_that_is_killed_at_any_moment_leaves_no_gap_and_no_second_job(
     let numbers: Vec<i64> = fixture.numbers(&ids).await.into_iter().map(|(n, _)| n).collect();
     assert_eq!(numbers, (1..).take(ids.len()).collect::<Vec<i64>>());
     assert_eq!(progress.occurrence, ids.len() as u64);
+}
+
+#[tokio::test]
+async fn requests_beside_two_spawners_leave_no_gap_and_no_second_job() {
+    let fixture = Fixture::new().await;
+    let names: Vec<String> = (0..6).map(|number| format!("busy-{number}")).collect();
+    for name in &names {
+        fixture.put(&each_second(name, |_| ())).await;
+    }
+    let (stop, other) = (CancellationToken::new(), store(&fixture.server).await);
+    let running = [fixture.spawner_of(&fixture.store, &stop), fixture.spawner_of(&other, &stop)];
+    let requests = async {
+        for round in 0_u32.. {
+            for name in &names {
+                match round % 8 {
+                    0 => drop(other.schedules.pause(&id(name), None, None).await.unwrap()),
+                    2 => drop(fixture.store.schedules.resume(&id(name), None).await.unwrap()),
+                    4 => {
+                        let job = Job::for_queue(QUEUE, round.to_string());
+                        let new = NewSchedule { job, ..each_second(name, |_| ()) };
+                        let verdict = apply(&other, RequestRef::NewSchedule(&new)).await;
+                        assert_eq!(verdict, Verdict::Replaced);
+                    }
+                    6 if round % 64 == 6 => {
+                        let fire = Act::new(Action::Fire, id(name));
+                        let verdict = apply(&fixture.store, RequestRef::Act(&fire)).await;
+                        assert_eq!(verdict, Verdict::Firing);
+                    }
+                    _ => tokio::task::yield_now().await,
+                }
+            }
+            if names.iter().all(|name| fixture.seen.made_of(name).len() >= 3) {
+                break;
+            }
+        }
+    };
+    assert!(clock::timeout(Duration::from_secs(60), requests).await.is_some(), "it goes on");
+    stop.cancel();
+    for spawner in running {
+        spawner.await.unwrap();
+    }
+    let made = fixture.jobs().await;
+    for name in &names {
+        let of_name = |id: &&String| split_occurrence_id(id).is_some_and(|(of, _)| of == name);
+        let ids: Vec<String> = made.iter().filter(of_name).cloned().collect();
+        let numbers = fixture.numbers(&ids).await.into_iter().map(|(number, _)| number);
+        let numbers: BTreeSet<i64> = numbers.collect();
+        assert_eq!(numbers, (1..).take(ids.len()).collect::<BTreeSet<i64>>(), "{name}");
+        assert_eq!(fixture.get(name).await.progress.occurrence, ids.len() as u64);
+    }
+}
+
+#[tokio::test]
+async fn many_that_are_due_at_once_are_made_once_each() {
+    let fixture = Fixture::new().await;
+    let (day_ms, due_ms) = (24 * 3600 * SECOND, fixture.store.now_ms() - 5 * SECOND);
+    // More of each bucket than one look finds.
+    let names: Vec<String> = (0..1500).map(|number| format!("many-{number}")).collect();
+    let daily = |name: &String| {
+        each_second(name, |timing| {
+            timing.text = "@every 24h".to_owned();
+            timing.expression = Expression::parse(&timing.text).unwrap();
+            timing.count = Some(1);
+        })
+    };
+    let new: Vec<NewSchedule> = names.iter().map(daily).collect();
+    let asked: Vec<RequestRef<'_>> = new.iter().map(RequestRef::NewSchedule).collect();
+    for answer in fixture.store.queue.apply(&asked, &[]).await.answers {
+        assert_eq!(answer.unwrap().verdict, Verdict::Added);
+    }
+    for name in &names {
+        let is_due = |progress: &mut Progress| {
+            (progress.grid_ms, progress.next_ms) = (due_ms - day_ms, Some(due_ms));
+        };
+        fixture.edit(name, is_due).await;
+    }
+    let (stop, running) = fixture.spawner();
+    fixture.seen.until("all of them", |told| told.len() >= names.len()).await;
+    stop.cancel();
+    running.await.unwrap();
+    let told: BTreeSet<String> = names.iter().flat_map(|name| fixture.seen.made_of(name)).collect();
+    let expected: BTreeSet<String> = names.iter().map(|name| occurrence_id(name, due_ms)).collect();
+    assert_eq!(told, expected);
+    assert_eq!(fixture.jobs().await.into_iter().collect::<BTreeSet<String>>(), expected);
+    assert_eq!(fixture.seen.0.lock().len(), names.len());
+    assert_eq!(fixture.store.schedules.counts().await.unwrap().all(), 0);
+}
+
+#[tokio::test]
+async fn a_long_catch_up_goes_on_while_others_are_left_alone() {
+    let fixture = Fixture::new().await;
+    let (keys, bucket) = (fixture.store.keys(), fixture.store.keys().bucket_of("long"));
+    let mut names = (0..).map(|number| format!("foreign-{number}"));
+    let foreign = names.find(|name| keys.bucket_of(name) == bucket).unwrap();
+    let job = Job::for_queue("foreign", "x");
+    fixture.put(&NewSchedule { job, ..each_second(&foreign, |_| ()) }).await;
+    fixture.edit(&foreign, |progress| progress.next_ms = Some(0)).await;
+    // A call makes five.
+    let job = Job::for_queue(QUEUE, "x".repeat(200_000));
+    let every = each_second("long", |timing| timing.catch_up = CatchUp::All);
+    fixture.put(&NewSchedule { job, ..every }).await;
+    let next_ms = fixture.get("long").await.progress.next_ms.unwrap();
+    let back = |progress: &mut Progress| {
+        progress.grid_ms -= 90 * SECOND;
+        progress.next_ms = Some(next_ms - 90 * SECOND);
+    };
+    fixture.edit("long", back).await;
+    let (stop, running) = fixture.spawner();
+    // Less time than nine looks at all schedules take.
+    fixture.seen.until_made("long", 80).await;
+    stop.cancel();
+    running.await.unwrap();
+    assert!(fixture.seen.made_of(&foreign).is_empty());
 }
 
 #[tokio::test]

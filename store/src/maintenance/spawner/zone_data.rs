@@ -41,7 +41,8 @@ impl<'a> Renewal<'a> {
         let Some(bucket) = self.left.pop() else { return };
         if let Err(error) = self.renew(bucket).await {
             tracing::debug!(bucket, %error, "next times could not be computed anew, trying again");
-            self.left.push(bucket);
+            // Behind the others, which a broken one must not hold up.
+            self.left.insert(0, bucket);
             self.next_at = clock::now() + RETRY_INTERVAL;
         }
     }

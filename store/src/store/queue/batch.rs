@@ -1,7 +1,7 @@
 //! A batch of new jobs, recurring schedules and actions, sent in one pass of the durability gate. Each request has its
 //! own answer.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
@@ -20,8 +20,6 @@ use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::queue::act::{Step, act_arguments};
 use crate::store::queue::schedule::{schedule_arguments, schedule_deadline};
-use crate::store::schedules::plan::{self, Plan};
-use crate::store::schedules::{self, Found};
 use crate::store::scripts::Name;
 use crate::store::wake_up::WakeUp;
 
@@ -29,11 +27,11 @@ mod answer;
 mod asked;
 mod item;
 mod pass;
+mod recurring;
 
 pub use answer::{Answer, Made};
-use answer::{CallAnswers, queue_full, read_answer};
+use answer::{CallAnswers, read_answer};
 pub use asked::RequestRef;
-use item::{Item, Planned};
 use pass::Pass;
 
 /// The time after its creation within which a call may be carried out. It is less than the response
@@ -100,6 +98,7 @@ impl Queue {
             pass.begin();
             let mut waves = pass.waves();
             match self.plan(&mut pass, &waves).await {
+                Ok(true) if pass.open.is_empty() => break,
                 Ok(true) => waves = pass.waves(),
                 Ok(false) => {}
                 Err(error) => {
@@ -192,62 +191,6 @@ impl Queue {
             steps.extend(fails.iter().map(|(at, _)| *at).zip(read));
         }
         Ok(steps)
-    }
-
-    /// Plans the requests of these waves that concern recurring schedules. True if the id of an
-    /// action is no schedule's by now: the action is for a job, in another call.
-    async fn plan(&self, pass: &mut Pass<'_>, waves: &[Vec<Group>]) -> Result<bool, StoreError> {
-        let mut members: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
-        for group in waves.iter().flatten().filter(|group| group.script == Name::ChangeSchedule) {
-            members.entry(group.bucket).or_default().extend(&group.members);
-        }
-        if members.is_empty() {
-            return Ok(false);
-        }
-        let mut looks = Vec::with_capacity(members.len());
-        for (bucket, members) in &members {
-            let mut ids: Vec<&str> = members.iter().map(|at| pass.items[*at].asked.id()).collect();
-            ids.sort_unstable();
-            ids.dedup();
-            looks.push(async move {
-                let found = match schedules::look(&self.namespace, *bucket, &ids).await {
-                    // A damaged key concerns its bucket alone, and the script says so too.
-                    Err(why) if why.is_unreadable() => {
-                        vec![Found { state: None, read: Err(why) }; ids.len()]
-                    }
-                    found => found?,
-                };
-                Ok::<_, StoreError>(ids.into_iter().zip(found))
-            });
-        }
-        let found: HashMap<&str, Found> =
-            try_join_all(looks).await?.into_iter().flatten().collect();
-        if !self.namespace.has_seen_clock() {
-            self.namespace.read_clock().await?;
-        }
-        let now_ms = self.namespace.now_ms();
-        let mut has_turned = false;
-        for at in members.into_values().flatten() {
-            let item = &mut pass.items[at];
-            let Some(found) = found.get(item.asked.id()).cloned() else { continue };
-            item.recurring.planned = planned(item, found, now_ms).map(|mut planned| {
-                if let Some(why) = self.has_no_room(&planned.plan) {
-                    planned.plan = Plan::refuses(planned.plan.expected.take(), why);
-                }
-                planned
-            });
-            let is_none = item.recurring.planned.is_none();
-            item.recurring.is_schedule &= !is_none;
-            has_turned |= is_none;
-        }
-        Ok(has_turned)
-    }
-
-    /// The error of an action that would put an occurrence into a full queue.
-    fn has_no_room(&self, plan: &Plan) -> Option<StoreError> {
-        let queue = DueSet::named(&plan.made()?.set).queue()?;
-        let is_full = self.namespace.is_queue_full.get()?;
-        is_full(queue).then(queue_full)
     }
 
     /// The deadline of a call that is made now, epoch µs by Redis's clock; `None` if the clock is
@@ -374,22 +317,4 @@ impl Queue {
         names.into_iter().for_each(|name| self.namespace.observer.called(name, took));
         classes.into_iter().for_each(|class| self.namespace.observer.failed(class));
     }
-}
-
-/// The plan of a request for a recurring schedule; `None` for an action whose id is no schedule's.
-fn planned(item: &Item<'_>, found: Found, now_ms: i64) -> Option<Box<Planned>> {
-    let Found { state, read } = found;
-    let read = match read {
-        Ok(read) => read,
-        Err(why) => {
-            return Some(Box::new(Planned { plan: Plan::refuses(state, why), set: None }));
-        }
-    };
-    let set = read.as_ref().map(|read| DueSet::of(&read.schedule.job).to_string());
-    let plan = match item.asked {
-        RequestRef::NewSchedule(new) => plan::put(new, read.as_ref(), now_ms, item.generation),
-        RequestRef::Act(act) => plan::act(act.action, &read?, now_ms, &item.recurring.not_at),
-        RequestRef::NewJob(_) => return None,
-    };
-    Some(Box::new(Planned { plan, set }))
 }

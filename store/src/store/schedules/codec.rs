@@ -36,8 +36,10 @@ pub(super) struct Record {
     pub(super) job: Job,
 }
 
-/// A timing as it is stored. The fields have their meanings in [`Timing`].
+/// A timing as it is stored. The fields have their meanings in [`Timing`]. A field of a later version
+/// makes the schedule unreadable: without it, occurrences would be made at other times.
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct StoredTiming<'a> {
     text: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,8 +56,10 @@ struct StoredTiming<'a> {
     from_settings: bool,
 }
 
-/// A state as it is stored. The fields have their meanings in [`Progress`].
+/// A state as it is stored. The fields have their meanings in [`Progress`]. A field of a later
+/// version makes the state unreadable: the next change would lose the field.
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct StoredState<'a> {
     grid_ms: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]

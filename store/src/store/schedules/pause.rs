@@ -192,8 +192,10 @@ impl Read {
 
 /// The progress of a paused schedule that is resumed; `None`: it has no time left.
 fn resumed(schedule: &StoredSchedule, now_ms: i64) -> Option<Progress> {
-    let next_ms = schedule.upcoming(now_ms, 1).pop()?;
     let progress = &schedule.progress;
+    // Each nominal time is made once at most, also where the clock went back.
+    let after_ms = progress.last_ms.map_or(now_ms, |last_ms| last_ms.max(now_ms));
+    let next_ms = schedule.upcoming(after_ms, 1).pop()?;
     Some(Progress {
         next_ms: Some(next_ms),
         zone_data: dwell_schedule::Zone::data_version().to_owned(),
@@ -266,6 +268,10 @@ mod tests {
         assert_eq!((progress.next_ms, progress.missed), (Some(106 * HOUR), 3));
         assert_eq!((progress.is_paused, progress.reason, progress.revision), (false, None, 5));
         assert_eq!(resumed(&paused, 110 * HOUR), None);
+        let mut made = paused.clone();
+        made.progress.last_ms = Some(106 * HOUR);
+        let progress = resumed(&made, 105 * HOUR).unwrap();
+        assert_eq!(progress.next_ms, Some(107 * HOUR), "the clock went back");
         let mut used_up = paused;
         used_up.progress.counted = 9;
         assert_eq!(resumed(&used_up, 105 * HOUR), None);

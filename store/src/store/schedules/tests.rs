@@ -9,7 +9,7 @@ use super::occurrence::{Occurrence, generation_at, id_at, occurrence};
 use super::plan::tests::new;
 use super::*;
 use crate::config::Redis;
-use crate::job::{Due, Job, Verdict};
+use crate::job::{Action, Due, Job, Verdict};
 use crate::request::{NewJob, Origin};
 use crate::schedule::Progress;
 use crate::store::queue::batch::RequestRef;
@@ -112,9 +112,45 @@ async fn an_occurrence_that_is_alive_holds_the_next_one_back() {
     let read = fixture.read().await;
     let next = || Change { unless_alive: Some(first.clone()), ..makes(&read, FAR + 1) };
     assert_eq!(fixture.change(next()).await, Changed::Alive);
-    let cancel = crate::request::Act::new(crate::job::Action::Cancel, first.clone());
+    let cancel = crate::request::Act::new(Action::Cancel, first.clone());
     fixture.store.queue.act(&cancel, &[]).await.unwrap();
     assert!(matches!(fixture.change(next()).await, Changed::Done { .. }));
+    // One that an interrupted call left in no place is not alive.
+    let (lost, read) = (id_at(&fixture.id, FAR + 1), fixture.read().await);
+    let next = || Change { unless_alive: Some(lost.clone()), ..makes(&read, FAR + 2) };
+    assert_eq!(fixture.change(next()).await, Changed::Alive);
+    let namespace = &fixture.store.schedules.namespace;
+    let mut leave = redis::cmd("ZREM");
+    leave.arg(namespace.keys.due(0, "=jobs")).arg(lost.as_str());
+    assert_eq!(namespace.link.command("a test", &leave).await.unwrap(), Value::Int(1));
+    assert!(matches!(fixture.change(next()).await, Changed::Done { .. }));
+}
+
+#[tokio::test]
+async fn a_fire_never_takes_the_id_of_an_earlier_one() {
+    let fixture = Fixture::new().await;
+    let at_ms = FAR + 123;
+    let fire = async |number: u8| {
+        let plan = plan::act(Action::Fire, &fixture.read().await, at_ms, &[]);
+        assert_eq!(plan.due_ms, Some(at_ms));
+        let namespace = &fixture.store.schedules.namespace;
+        let mut call = namespace.script_call(Name::ChangeSchedule, 0, &["=jobs".to_owned()]);
+        call.arg("").arg("1");
+        let origin = Origin { fingerprint: [number; 8], check: true, is_message: true };
+        plan.arguments(&mut call, &fixture.id, &origin, None);
+        namespace.durable_call(call).await
+    };
+    fire(1).await.unwrap();
+    // An occurrence of an earlier time is the newest, and the clock went back.
+    let read = fixture.read().await;
+    let mut progress = read.schedule.progress.clone();
+    (progress.last_ms, progress.revision) = (Some(FAR), progress.revision + 1);
+    let moved = fixture.change(read.moved(Some(progress))).await;
+    assert!(matches!(moved, Changed::Done { .. }), "{moved:?}");
+    assert!(fire(2).await.unwrap_err().is_occurrence_taken());
+    // The same request is no other fire.
+    fire(1).await.unwrap();
+    assert_eq!(fixture.read().await.schedule.progress.occurrence, 1);
 }
 
 #[tokio::test]

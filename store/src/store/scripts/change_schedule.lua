@@ -51,7 +51,8 @@ while at <= #ARGV do
   one.own_queues = string.match(ARGV[at + 9], ' (.*)$')
   one.overlaps = job_of(place, ARGV[at + 5])
   one.take, one.take_generation = job_of(place, ARGV[at + 6]), ARGV[at + 7]
-  one.job = one.read == '' and job_of(place, one.id) or nil
+  -- What is removed without a schedule, by fsck, concerns no job.
+  one.job = one.read == '' and one.state ~= '' and job_of(place, one.id) or nil
   local count = tonumber(ARGV[at + 12])
   at = at + WIDTH
   for n = 1, count do
@@ -158,13 +159,17 @@ local function change(one)
       touch()
       return 'unreadable'
     end
-    local due = state_bytes and read_state(state_bytes).due or tonumber(call('ZSCORE', DUE[one.job.set], id) or nil)
-    if not is_dead(one.job) then return told(one, 'conflict', 'conflict', due and int(due) or '') end
-    push_schedule(applied, one.job.record, due)
+    if not is_lost(one.job) then
+      local due = state_bytes and read_state(state_bytes).due or tonumber(call('ZSCORE', DUE[one.job.set], id) or nil)
+      if not is_dead(one.job) then return told(one, 'conflict', 'conflict', due and int(due) or '') end
+      push_schedule(applied, one.job.record, due)
+    end
   end
-  if one.overlaps and one.overlaps.set and not is_dead(one.overlaps) then return 'alive' end
+  if one.overlaps and one.overlaps.set and not is_dead(one.overlaps) and not is_lost(one.overlaps) then return 'alive' end
   for _, job in ipairs(one.made) do
-    if job.was and generation_of(job.was.record) ~= generation_of(job.record) then return 'exists', job.id end
+    local is_same = job.was and generation_of(job.was.record) == generation_of(job.record)
+    -- The repeat of a request was answered above: the same occurrence is that of an earlier one.
+    if job.was and not (is_same and (one.fingerprint == '' or is_lost(job.was))) then return 'exists', job.id end
   end
   if one.state == '=' then return told(one, 'done', one.verdict, one.due) end
 

@@ -22,10 +22,6 @@ const FREE_ROUNDS: u32 = 4;
 /// The most waves of a round, after the free rounds, for each wave that the round before answered.
 /// So the work for calls that are not sent grows with the requests, not with their square.
 const WAVES_PER_ANSWERED: usize = 8;
-/// How often an id may turn out to be that of a schedule, and no schedule's at the next read.
-const MAX_TURNS: u8 = 3;
-/// The most times that `fire` tries whose ids other jobs have.
-const MAX_TAKEN_TIMES: usize = 100;
 
 /// A batch in progress.
 pub(super) struct Pass<'a> {
@@ -52,7 +48,7 @@ pub(super) struct Pass<'a> {
 /// The error of a request whose job or schedule changes while it is read. The read may lag behind
 /// the master that runs the script, and two equal reads may be of two jobs: the request itself may
 /// be sound.
-fn changing(group: &Group, error: &StoreError) -> StoreError {
+pub(super) fn changing(group: &Group, error: &StoreError) -> StoreError {
     let message = format!(
         "redis: {}: the job changes while it is read: {}",
         group.script.as_str(),
@@ -302,42 +298,6 @@ impl<'a> Pass<'a> {
         Err(StoreError::new(Class::Script, message).hint("run `dwell fsck`"))
     }
 
-    /// The id of an action is a schedule's: the next call changes the schedule.
-    fn learn_schedule(&mut self, group: &Group, error: &StoreError) -> Result<(), StoreError> {
-        for at in &group.members {
-            let recurring = &mut self.items[*at].recurring;
-            recurring.turns += 1;
-            if recurring.turns > MAX_TURNS {
-                return Err(changing(group, error));
-            }
-            recurring.is_schedule = true;
-        }
-        Ok(())
-    }
-
-    /// The schedule changed since it was read, or another job has the id of its occurrence: the
-    /// next call is planned anew.
-    fn learn_change(&mut self, group: &Group, error: &StoreError) -> Result<(), StoreError> {
-        for at in &group.members {
-            let recurring = &mut self.items[*at].recurring;
-            let Some(planned) = &recurring.planned else { continue };
-            let plan = &planned.plan;
-            if error.is_occurrence_taken() {
-                recurring.not_at.extend(plan.made().map(|made| made.nominal_ms));
-                if recurring.not_at.len() > MAX_TAKEN_TIMES {
-                    return Err(changing(group, error));
-                }
-                continue;
-            }
-            let expected = Some(plan.expected.clone());
-            if recurring.outdated == expected {
-                return Err(changing(group, error));
-            }
-            recurring.outdated = expected;
-        }
-        Ok(())
-    }
-
     /// The sets that open requests have learned.
     pub(super) fn learned(&self) -> impl Iterator<Item = &String> {
         self.open.iter().flat_map(|at| &self.items[*at].learned)
@@ -512,6 +472,25 @@ mod tests {
         assert!(pass.open.is_empty());
         for answer in pass.applied().answers {
             assert_eq!(answer.unwrap_err().class, Class::Timeout);
+        }
+    }
+
+    #[test]
+    fn a_schedule_that_cannot_be_read_fails_what_waits_behind_it_and_nothing_else() {
+        let (put, other) = (new("a", "@hourly"), new("b", "@hourly"));
+        let cancel = Act::new(Action::Cancel, "a".parse().unwrap());
+        let asked = [
+            RequestRef::NewSchedule(&put),
+            RequestRef::Act(&cancel),
+            RequestRef::NewSchedule(&other),
+        ];
+        for class in [Class::Io, Class::Moved] {
+            let mut pass = Pass::new(&asked, &Keys::new("dwell", 1), &[], &[]);
+            pass.begin();
+            pass.fail_these(&[0], &StoreError::new(class, "redis: reading recurring schedules"));
+            assert_eq!(pass.open, [2], "{class:?}");
+            let answers = pass.applied().answers;
+            assert!(answers[..2].iter().all(Result::is_err), "{answers:?}");
         }
     }
 

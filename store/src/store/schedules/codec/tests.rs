@@ -115,6 +115,24 @@ fn what_a_later_version_may_say_is_an_error() {
 }
 
 #[test]
+fn a_field_of_a_later_version_is_never_left_out() {
+    // A map of one more, and its last field.
+    let field = b"\xa5later\xc0";
+    let mut state = unhex(STATE_V1);
+    state[0] += 1;
+    state.extend_from_slice(field);
+    let why = decode_state(&state).unwrap_err().to_string();
+    assert!(why.contains("later"), "{why}");
+    let mut record = unhex(RECORD_V1);
+    let end = 21 + usize::from(record[20]);
+    record[20] += 7;
+    record[21] += 1;
+    record.splice(end..end, field.iter().copied());
+    let why = decode(record.into()).unwrap_err().to_string();
+    assert!(why.contains("later"), "{why}");
+}
+
+#[test]
 fn every_cut_of_a_record_or_state_is_an_error_and_no_panic() {
     // The body has no length of its own: what is cut off its end is not missed.
     let record = unhex(RECORD_V1);
