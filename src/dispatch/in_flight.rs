@@ -12,7 +12,7 @@ use super::destinations::{Admission, Destinations};
 use super::outcome::Outcomes;
 use super::settle_queue::Settlement;
 use super::settler::Settler;
-use super::turns::{NO_TURN_PAUSE, TurnAnswer, TurnState, Turns};
+use super::turns::{MAX_TURN_WAIT, NO_TURN_PAUSE, TurnAnswer, TurnState, Turns};
 use super::waiting::Waiting;
 use super::window::Window;
 use crate::clock::{self, Instant};
@@ -277,7 +277,7 @@ impl InFlight {
             self.settle(&lease, settlement, settler);
             return;
         }
-        lease.ready = lease.ready.max(at);
+        lease.ready = lease.ready.max(at.min(now + MAX_TURN_WAIT));
         if at <= now + MAX_CLAIM_AHEAD {
             self.waiting.until_due(lease);
         } else {

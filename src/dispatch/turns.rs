@@ -22,6 +22,10 @@ const MAX_ASKING: usize = 512;
 /// How long a job goes back to due for that got no turn.
 pub(super) const NO_TURN_PAUSE: Duration = Duration::from_secs(1);
 
+/// The longest time for which a job goes back to due for its turn: after it the job sees whether its
+/// limit is still the same, so that a limit that was too low does not hold jobs back for ever.
+pub(super) const MAX_TURN_WAIT: Duration = Duration::from_secs(3600);
+
 /// Whether a job may be published now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TurnState {

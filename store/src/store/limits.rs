@@ -29,16 +29,19 @@ impl Limit {
     #[must_use]
     pub fn of_targets(broker: &str, pattern: &str, rate: Rate) -> Self {
         // The name of a broker has no space.
-        let name = format!("{broker} {pattern}");
-        Limit { mark: mark_of(&name), name: name.into(), rate }
+        Limit::new(format!("{broker} {pattern}"), rate)
+    }
+
+    fn new(name: String, rate: Rate) -> Self {
+        // With another rate the turns are others.
+        Limit { mark: mark_of(&format!("{name} {rate}")), name: name.into(), rate }
     }
 
     /// The limit of this queue, to which the pattern applies. Each queue has its own.
     #[must_use]
     pub fn of_queue(queue: &str, pattern: &str, rate: Rate) -> Self {
         // No name of a queue or pattern of names has a space.
-        let name = format!("{} {pattern}", DueSet::Queue(queue));
-        Limit { mark: mark_of(&name), name: name.into(), rate }
+        Limit::new(format!("{} {pattern}", DueSet::Queue(queue)), rate)
     }
 
     /// The mark of the limit in the turns of its jobs.

@@ -4,7 +4,7 @@ use super::{MARK_EARLY, Nonce, State, VERSION};
 use crate::policy::limit::Turn;
 
 /// A job goes back to due for its turn by another clock than that of the turn, ms.
-const MAX_DRIFT_MS: u64 = 1000;
+const MAX_DRIFT_MS: i64 = 1000;
 
 impl State {
     /// The proof of the pop that handed the job out last, in the bytes of a state.
@@ -25,10 +25,10 @@ impl State {
     }
 
     /// Whether a job that has never been attempted, and is due again at `next_ms`, waits for its
-    /// turn until then.
+    /// turn.
     pub(in crate::store) fn waits_for_turn(&self, next_ms: i64) -> bool {
         self.attempt == 0
             && self.turn != Turn::NONE
-            && self.turn.at_ms().abs_diff(next_ms) <= MAX_DRIFT_MS
+            && next_ms <= self.turn.at_ms().saturating_add(MAX_DRIFT_MS)
     }
 }

@@ -523,7 +523,8 @@ fn a_job_of_a_broker_has_its_turn_in_its_state() {
     assert_eq!(read.turn, Turn::NONE, "only some read it");
     assert_eq!(read.clone().with_turn(&bytes, &of_broker), state);
     assert_eq!(read.with_turn(&bytes, &of_queue).turn, Turn::NONE, "that is a pop");
-    assert!(state.waits_for_turn(turn.at_ms() + 5) && !state.waits_for_turn(1000));
+    assert!(state.waits_for_turn(turn.at_ms() + 5));
+    assert!(!state.waits_for_turn(turn.at_ms() + 5000), "it was given back since");
     let attempted = State { attempt: 1, ..state };
     assert!(!attempted.waits_for_turn(turn.at_ms()));
 }

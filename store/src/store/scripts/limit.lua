@@ -19,8 +19,10 @@ if call('HLEN', LIMITS) > MANY then
 end
 for i = 1, #ARGV, 4 do
   local field, span, ahead, rule = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), ARGV[i + 3]
-  local taken, since = string.match(call('HGET', LIMITS, field) or '', '^(%d+) (%d+) ')
+  local taken, since, before = string.match(call('HGET', LIMITS, field) or '', '^(%d+) (%d+) (.*)$')
   local from = math.max(tonumber(taken or '') or 0, now)
+  -- Turns of another rule hold nobody up.
+  if before ~= rule then from = math.min(from, now + ahead) end
   -- Until now no turn lay ahead.
   if from - ahead <= now then since = string.format('%.0f', math.floor(now / 1000)) end
   call('HSET', LIMITS, field, string.format('%.0f', from + span) .. ' ' .. since .. ' ' .. rule)

@@ -18,9 +18,11 @@ if call('HLEN', LIMITS) > MANY then
     if not taken or taken <= now then call('HDEL', LIMITS, fields[i]) end
   end
 end
-local taken, since = string.match(call('HGET', LIMITS, field) or '', '^(%d+) (%d+) ')
+local taken, since, before = string.match(call('HGET', LIMITS, field) or '', '^(%d+) (%d+) (.*)$')
 local from, turns = math.max(tonumber(taken or '') or 0, now), 0
 since = tonumber(since or '') or 0
+-- Turns of another rule hold nobody up.
+if before ~= rule then from = math.min(from, now + burst * per / count) end
 if asked < 0 then
   -- More was there than jobs.
   from, since = math.max(0, from - math.floor(-asked * per / count)), 0
