@@ -23,7 +23,6 @@ mod schedule;
 mod stats;
 
 pub use fetched::{Fetched, FetchedJob, LeaseResult, Queue};
-pub(crate) use schedule::asked_schedule;
 pub use schedule::{Changed, Schedule, Times};
 pub use stats::{
     Broker, Bucket, ErrorSeen, Horizon, Ingest, Instance, Lateness, Limited, Stats, Step,

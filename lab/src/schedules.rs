@@ -304,7 +304,7 @@ impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Summary { seed, schedules, counts, kills, failovers, dwell_us, redis_us } = self;
         let Counts { occurrences, missed, redelivered, forgotten, .. } = counts;
-        let Counts { twice, lost, early, late, late_overall, wrongs, wrong } = counts;
+        let Counts { twice, lost, early, late, late_overall, wrongs, wrong, .. } = counts;
         writeln!(
             f,
             "{schedules} schedules, {kills} kills of instances, {failovers} failovers, seed {seed}"

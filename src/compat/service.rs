@@ -128,13 +128,22 @@ impl Service {
         }
     }
 
+    /// Stores a job. No job here refuses another one of its id, so that a conflict is with a recurring
+    /// schedule: the job is not stored, and the protocols know no such answer.
     async fn store_job(&self, new_job: NewJob) -> Result<Verdict, StoreError> {
         if let Some(ends_ms) = new_job.job.ends_ms
             && let Err(error) = self.inner.apply.store.queue.note_end(&new_job.id, ends_ms).await
         {
             tracing::debug!(id = %new_job.id, %error, "the end of a job could not be noted");
         }
-        self.inner.apply.one(Request::NewJob(Box::new(new_job))).await.map(|answer| answer.verdict)
+        match self.inner.apply.one(Request::NewJob(Box::new(new_job))).await?.verdict {
+            Verdict::Conflict => Err(StoreError::new(
+                Class::Taken,
+                "a recurring schedule has the id, and the job was not stored",
+            )
+            .hint("send another id")),
+            verdict => Ok(verdict),
+        }
     }
 
     /// Hands out ready jobs by `answer`, in the words of the protocol. Where the call waits, its

@@ -35,7 +35,7 @@ impl Until {
                 local_time_ms(text, zone).map_err(|why| why.to_string())
             }
             (Until::Local(text), None) => Err(format!(
-                "{} has no offset: add Z for UTC, an offset as +02:00, or name the time zone in delay-time-zone",
+                "{} has no offset: add Z for UTC, an offset as +02:00, or name its zone: delay-time-zone, over HTTP time_zone",
                 quote(text)
             )),
         }
@@ -57,7 +57,9 @@ pub(super) fn until_ms(
     match (until, zone) {
         (None, None) => Ok(None),
         (None, Some(_)) => Err(stray("no delay-until")),
-        (Some(Until::At(_)), Some(_)) => Err(stray("a time with an offset")),
+        (Some(Until::At(_)), Some(_)) => {
+            Err(stray("a time with an offset or in epoch milliseconds"))
+        }
         (Some(until), zone) => {
             let bad =
                 |name: &str, why: String| Rejection::new(Code::BadDelay, format!("{name}: {why}"));

@@ -7,9 +7,7 @@ use utoipa::ToSchema;
 
 use super::{headers, key_schema, retry, text_or_base64};
 use crate::job::{Confirm, Late};
-use crate::request::NewSchedule;
-use crate::schedule::{Progress, StoredSchedule, Timing};
-use crate::store::queue::batch::Answer;
+use crate::schedule::{StoredSchedule, Timing};
 use crate::units::show_time_ms;
 
 /// A recurring schedule, and the job of each of its occurrences.
@@ -108,18 +106,6 @@ impl Times {
     }
 }
 
-/// A schedule as it was requested, before its first occurrence.
-pub(crate) fn asked_schedule(new: NewSchedule, now_ms: i64, answer: Answer) -> StoredSchedule {
-    let progress = Progress {
-        grid_ms: now_ms,
-        next_ms: answer.due_ms,
-        is_paused: new.is_paused,
-        ..Progress::default()
-    };
-    let NewSchedule { id, timing, job, from_settings, .. } = new;
-    StoredSchedule { id, timing, job, from_settings, progress }
-}
-
 impl Schedule {
     /// A schedule with these next times. `default_retry_ms`: the retry array of a job that has none.
     #[must_use]
@@ -181,7 +167,7 @@ mod tests {
 
     use super::*;
     use crate::job::{Job, JobId};
-    use crate::schedule::Overlap;
+    use crate::schedule::{Overlap, Progress};
 
     fn stored(expression: &str, zone: Option<&str>) -> StoredSchedule {
         StoredSchedule {

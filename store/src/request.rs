@@ -9,7 +9,7 @@ use dwell_core::Destination;
 pub use self::caller::{Origin, OwnQueues};
 use crate::clock::ms_of;
 use crate::job::{Action, Conflict, Due, Job, JobId};
-use crate::schedule::Timing;
+use crate::schedule::{Progress, StoredSchedule, Timing};
 
 /// A request.
 #[derive(Debug, Clone, PartialEq)]
@@ -186,6 +186,17 @@ impl NewJob {
     pub fn on_conflict(mut self, conflict: Conflict) -> Self {
         self.conflict = conflict;
         self
+    }
+}
+
+impl NewSchedule {
+    /// The schedule as it was stored at `now_ms`, before its first occurrence. `next_ms`: its next
+    /// nominal time, epoch ms.
+    #[must_use]
+    pub fn begun(self, now_ms: i64, next_ms: Option<i64>) -> StoredSchedule {
+        let NewSchedule { id, timing, job, from_settings, is_paused, .. } = self;
+        let progress = Progress { grid_ms: now_ms, next_ms, is_paused, ..Progress::default() };
+        StoredSchedule { id, timing, job, from_settings, progress }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::request::NewSchedule;
 use crate::request::{Code, Rejection, Request, RequestRules, schedule_from_fields};
 use crate::store::Store;
 use crate::store::error::ErrorKind;
-use crate::view::{self, asked_schedule};
+use crate::view;
 
 /// Stores the schedule and prints what stands, with its next times after `from_ms`, epoch ms. Exits
 /// with 2 for a conflict.
@@ -48,7 +48,7 @@ pub(super) async fn run(
         return Err(Stop::because(Exit::NotFound, rejection.to_string(), "nothing changed"));
     }
     // The schedule may be over already.
-    let found = found.unwrap_or_else(|| asked_schedule(new, now_ms, answer));
+    let found = found.unwrap_or_else(|| new.begun(now_ms, answer.due_ms));
     let next = found.upcoming_after(now_ms, from_ms.unwrap_or(now_ms), args.next);
     let schedule = view::Schedule::of(&found, next, retry_ms);
     let text = format!("{}: {}", clean(&schedule.id), answer.verdict.as_str());

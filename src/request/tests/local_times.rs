@@ -87,3 +87,15 @@ fn a_moment_may_have_a_zone_and_an_offset() {
         assert!(refused.detail.starts_with("from: "), "{refused}");
     }
 }
+
+#[test]
+fn a_due_header_has_the_forms_of_a_time() {
+    let mut rules = rules(Kind::Amqp);
+    rules.ingest.due_header = Some("eta".to_owned()).into();
+    let local = bare(&[("delay-target", "orders"), ("eta", "2026-01-31T13:01:00")]);
+    assert_eq!(refused(&local, &rules), Code::BadDelay, "no offset");
+    let zoned = with(local.clone(), BERLIN.0, BERLIN.1.into());
+    assert_eq!(scheduled(&zoned, &rules).due, Due::At(NOW + 60_000));
+    let back = with(local, "delayed-attempt", "1".into());
+    assert_eq!(refused(&back, &rules), Code::Loop, "its zone did not come back");
+}

@@ -96,6 +96,30 @@ fn occurrences_are_made_of_the_whole_message() {
 }
 
 #[test]
+fn what_occurrences_carry_never_comes_in() {
+    let carried = [
+        ("delayed-schedule", "report"),
+        ("Delayed-Occurrence", "7"),
+        ("delayed-next", "1798762500000"),
+        ("delayed-attempt", "1"),
+        ("tag", "t"),
+    ];
+    let queue = [("delay-schedule", "@daily"), ("delay-id", "a"), ("delay-queue", "emails")];
+    let to_queue = bare(&[&queue[..], &carried].concat());
+    for again in [daily(&carried), to_queue] {
+        let job = recurring(&again, &rules(Kind::Nats)).job;
+        let names: Vec<&str> = job.headers.iter().map(|header| header.name.as_str()).collect();
+        assert_eq!((names, job.round), (vec!["tag"], 1));
+    }
+    // An occurrence that comes to an ingest as it was published is no request.
+    for missing_delay in [MissingDelay::Reject, MissingDelay::Immediate] {
+        let mut rules = rules(Kind::Nats);
+        rules.ingest.missing_delay = missing_delay;
+        assert_eq!(refused(&message(&carried), &rules), Code::Loop);
+    }
+}
+
+#[test]
 fn a_tombstone_with_a_schedule_deletes_nothing() {
     let mut rules = rules(Kind::Kafka);
     rules.ingest.id_from = IdFrom::Key;

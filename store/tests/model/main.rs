@@ -13,6 +13,7 @@
 //!   `door`: the effects of a call; `runner`: each call on each store once; `explore`: the search.
 //! - `queues`: the scenes of queues; `hand`, `consumer`: the jobs of consumers, and their next
 //!   steps; `fetch`: the rules of their calls.
+//! - `recurring`: a recurring schedule, with a search of its own.
 //! - `view`, `check`, `drain`, `repair`: the rules. `mutants`, `rules`: each rule taken away must
 //!   be missed.
 //!
@@ -40,6 +41,7 @@ mod packing;
 mod queues;
 mod random;
 mod real;
+mod recurring;
 mod redis;
 mod repair;
 mod reply;

@@ -230,6 +230,18 @@ async fn bounds(peer: &Peer) {
     assert_eq!(call(&peer.server, "POST /pop", evil, b"{}").await.status, 421);
 }
 
+/// A recurring schedule has the id: the job is not stored, and the client hears so.
+async fn ids_of_schedules(peer: &Peer, http: &str) {
+    let json = "content-type: application/json\r\n";
+    let schedule = br#"{"schedule":"@yearly","queue":"order"}"#;
+    let stored = call(http, "PUT /v1/schedules/recurs", json, schedule).await;
+    assert_eq!(stored.status, 201, "{stored:?}");
+    let push = r#"{"topic":"order","id":"recurs","delay":1,"ttr":1}"#;
+    assert_eq!(peer.ask("/push", push).await, (json!(1), Value::Null));
+    assert_eq!(peer.done("/delete", r#"{"id":"recurs"}"#).await, Value::Null);
+    assert_eq!(call(http, "GET /v1/schedules/recurs", "", b"").await.status, 200, "left alone");
+}
+
 /// A consumer that goes away while it waits gets nothing.
 async fn clients_that_go_away(peer: &Peer) {
     let (topic, id) = (peer.name("order-goes-away"), peer.name("goes-away"));
@@ -258,7 +270,7 @@ async fn the_calls_of_delay_queue_are_answered() {
     let dwell = Listeners::start(&format!("[limits]\nmax_ttr = \"1d\"\n{SETTINGS}")).await;
     let peer = Peer::new(&dwell.delay_queue);
     cases(&peer).await;
-    tokio::join!(classic(&peer), clients_that_go_away(&peer));
+    tokio::join!(classic(&peer), clients_that_go_away(&peer), ids_of_schedules(&peer, &dwell.http));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

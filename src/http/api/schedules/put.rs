@@ -16,7 +16,7 @@ use crate::request::NewSchedule;
 use crate::request::{Code, Rejection, Request};
 use crate::store::error::{Class, ErrorKind, StoreError};
 use crate::store::reader::lookup::Place;
-use crate::view::{self, asked_schedule};
+use crate::view;
 
 /// Store a recurring schedule
 ///
@@ -57,7 +57,7 @@ pub(in crate::http::api) async fn put(
         found => found?,
     };
     // The schedule may be over already.
-    let shown = api.shown(&found.unwrap_or_else(|| asked_schedule(new, now_ms, answer)));
+    let shown = api.shown(&found.unwrap_or_else(|| new.begun(now_ms, answer.due_ms)));
     if !is_new {
         return Ok(Json(shown).into_response());
     }
