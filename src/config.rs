@@ -23,6 +23,7 @@ mod rules;
 mod schedules;
 mod secret;
 mod shape;
+mod target_limits;
 #[cfg(all(test, feature = "nats", feature = "kafka"))]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests;
@@ -50,6 +51,7 @@ pub use schedules::{CatchUp, Overlap, Schedule};
 use schemars::JsonSchema;
 pub(crate) use secret::{Mask, read as read_secret};
 use serde::{Deserialize, Serialize};
+pub use target_limits::TargetLimit;
 pub use tokens::{Scope, Secret, Token};
 
 /// Settings from flags. Flags override the environment, which overrides the file.

@@ -7,6 +7,7 @@
 //! - `InFlight` has the jobs from their claim to their settlement. Its window bounds the published
 //!   jobs, the jobs that are claimed ahead, and the bytes of both; while the window is full,
 //!   nothing is claimed.
+//! - `Turns` has the jobs of limited targets until a call has taken their turns.
 //! - `Settler` settles jobs in the store, in batches.
 
 mod attempt;
@@ -21,6 +22,7 @@ mod pauses;
 mod settle_queue;
 mod settler;
 mod shares;
+mod turns;
 mod unreadable;
 mod waiting;
 mod window;
@@ -119,6 +121,7 @@ impl Dispatch {
     pub async fn run(mut self, stop: CancellationToken, give_up: CancellationToken) {
         let mut claims = FuturesUnordered::new();
         let mut settles = FuturesUnordered::new();
+        let mut turns = FuturesUnordered::new();
         let mut connected = self.publisher.connected();
         let mut batches = Vec::with_capacity(BATCHES_PER_TURN);
         let mut alarm = Alarm::default();
@@ -135,6 +138,7 @@ impl Dispatch {
                 }
                 self.in_flight.publish_ready(&mut self.settler).await;
             }
+            turns.extend(self.in_flight.next_turns());
             while let Some(call) = self.settler.next_call(&give_up) {
                 settles.push(call);
             }
@@ -154,6 +158,7 @@ impl Dispatch {
                 biased;
                 Some(answer) = claims.next(), if !claims.is_empty() => self.claimed(answer, stopping).await,
                 Some(answer) = settles.next(), if !settles.is_empty() => self.settled(&answer),
+                Some(answer) = turns.next(), if !turns.is_empty() => self.in_flight.took_turns(answer, &mut self.settler).await,
                 count = self.reports.recv_many(&mut batches, BATCHES_PER_TURN) => {
                     if count == 0 {
                         // Only at the end of the process does the publisher end first.

@@ -71,8 +71,10 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
     let metrics = events.metrics();
     let Tasks { store, full_queues, workers, stop, helpers, helpers_stop } = tasks;
     let gauges = JobGauges::new(store.clone(), metrics.clone(), fleet.subscribe())
-        .with_queues(settings.queues.clone());
+        .with_queues(settings.queues.clone())
+        .with_brokers(&settings.brokers);
     spawn(helpers, "the gauges", gauges.run(helpers_stop.clone()));
+    keep_queue_limits(store, settings).await;
     // Queues that cannot be listed now may exist.
     let has_none = matches!(store.reader.queues().await, Ok(queues) if queues.is_empty());
     let has_queues = !settings.queues.is_empty() || !has_none;
@@ -126,6 +128,14 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
         let (redis, channel) = (settings.redis.clone(), store.keys().wake());
         let listener = fleet::follow_wake_ups(redis, channel, wake_ups, helpers_stop.clone());
         spawn(helpers, "the listener", listener);
+    }
+}
+
+/// Has the namespace keep the limits of the queues of these settings.
+async fn keep_queue_limits(store: &Store, settings: &Settings) {
+    if let Err(error) = store.keep_queue_limits(&settings.queues.limits()).await {
+        let hint = "start the instance again when Redis takes writes; until then the limits of the namespace apply";
+        tracing::warn!(%error, hint, "the limits of queues could not be kept");
     }
 }
 

@@ -24,7 +24,9 @@ mod stats;
 
 pub use fetched::{Fetched, FetchedJob, LeaseResult, Queue};
 pub use schedule::{Changed, Schedule, Times};
-pub use stats::{Broker, Bucket, ErrorSeen, Horizon, Ingest, Instance, Lateness, Stats, Step};
+pub use stats::{
+    Broker, Bucket, ErrorSeen, Horizon, Ingest, Instance, Lateness, Limited, Stats, Step,
+};
 
 /// A job.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -379,6 +381,7 @@ mod tests {
             serde_json::to_value(Stats::of(&counts)).unwrap(),
             json!({
                 "scheduled": 2, "ready": 0, "reserved": 1, "dead": 0, "died": 0, "oldest_ready_ms": null, "paused_queues": [],
+                "limited": [],
                 "overdue": 1, "next_due_ms": 7, "now_ms": 5,
                 "buckets": [{"scheduled": 2, "ready": 0, "reserved": 0, "dead": 0}, {"scheduled": 0, "ready": 0, "reserved": 1, "dead": 0}],
                 "brokers": {"main": unknown}, "ingests": {}, "rates": {}, "lateness": null, "instance": null,

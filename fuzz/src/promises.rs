@@ -178,6 +178,7 @@ pub(crate) fn attempt(record: Record, id: &dwell::job::JobId) -> Message {
         fingerprint: record.fingerprint,
         marks: 0,
         reason: None,
+        turn: Default::default(),
         last_error: String::new(),
     };
     let lease = ClaimedJob {

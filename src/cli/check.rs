@@ -2,6 +2,7 @@
 //! would.
 
 mod brokers;
+mod limits;
 mod redis;
 mod schedules;
 

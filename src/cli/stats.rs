@@ -15,7 +15,9 @@ pub(super) async fn run(common: &Common, _: &Args) -> Result<Exit, Stop> {
     let settings = common.settings()?;
     let store = Store::attach(&settings.redis).await?;
     let counts = store.reader.counts(&[]).await?;
-    let stats = view::Stats::of(&counts);
+    let mut stats = view::Stats::of(&counts);
+    let limited = store.reader.limited().await?;
+    stats.limited = limited.into_iter().map(view::Limited::from).collect();
     common.answer(&stats, &text(&stats, &counts, &settings.redis.namespace))?;
     Ok(Exit::Ok)
 }
@@ -40,8 +42,25 @@ fn text(stats: &view::Stats, counts: &Counts, namespace: &str) -> String {
         .join("\n");
     let rows =
         stats.brokers.iter().map(|(name, broker)| [name.clone(), broker.scheduled.to_string()]);
+    let limited = stats.limited.iter().map(|limit| {
+        let name = limit.broker.as_ref().or(limit.queue.as_ref()).cloned().unwrap_or_default();
+        let since = relative(limit.since_ms, counts.now_ms);
+        [name, limit.pattern.clone(), limit.waiting.to_string(), since]
+    });
+    let limited: Vec<_> = limited.collect();
+    let limited = if limited.is_empty() {
+        String::new()
+    } else {
+        let columns = [
+            Column::cut("LIMITED", 8),
+            Column::cut("PATTERN", 8),
+            Column::whole("WAITING"),
+            Column::whole("SINCE"),
+        ];
+        format!("\n\n{}", table(columns, limited, width()))
+    };
     format!(
-        "{head}\n\n{}",
+        "{head}\n\n{}{limited}",
         table([Column::cut("BROKER", 8), Column::whole("SCHEDULED")], rows, width())
     )
 }

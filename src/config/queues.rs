@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::defaults;
 use super::limits::Ttr;
-use super::rules::MAX_DURATION_MS;
+use super::rules::{self, MAX_DURATION_MS};
 use super::values::{Millis, Waits};
 use crate::job::OnTimeout;
+use crate::policy::limit::Rate;
 use crate::policy::retry;
 
 /// A queue of Dwell: consumers fetch its jobs over HTTP.
@@ -33,6 +34,15 @@ pub struct QueueRules {
     /// `queue_full`. 0: no maximum.
     #[schemars(range(min = 0, max = 1_000_000_000_000_i64))]
     pub max_jobs: u64,
+    /// The most jobs of each queue that consumers get in a second, a minute or an hour, over all
+    /// instances: `100/s`, `3000/m`, `20/h`. The namespace keeps it, so that every program that pops
+    /// obeys. A job without a turn waits, and burns nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
+    /// How many of them may come at once. By default 100 ms worth, at least 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub burst: Option<u32>,
     /// How long dead jobs stay in Redis.
     pub dead_retention: Millis<0, MAX_DURATION_MS>,
 }
@@ -48,6 +58,13 @@ impl QueueRules {
     #[must_use]
     pub fn retry_ms(&self) -> &[u64] {
         self.retry.as_deref().map_or(retry::DEFAULT_MS, Vec::as_slice)
+    }
+
+    /// The limit of each queue. The rate was checked when the settings were read.
+    #[must_use]
+    pub fn limit(&self) -> Option<Rate> {
+        let (count, per_us) = rules::rate(self.rate.as_deref()?).ok()?;
+        Some(Rate::new(count, per_us, self.burst.map(u64::from)))
     }
 
     /// The most jobs of each queue, dead ones not counted; `None`: no maximum.
@@ -104,6 +121,12 @@ impl Queues {
         self.exact.keys().map(String::as_str)
     }
 
+    /// The limits of all names and patterns; `None` for those without one.
+    #[must_use]
+    pub fn limits(&self) -> Vec<(String, Option<Rate>)> {
+        self.iter().map(|rules| (rules.name.clone(), rules.limit())).collect()
+    }
+
     /// All rules: first those of names, then those of patterns, the most specific first.
     pub fn iter(&self) -> impl Iterator<Item = &QueueRules> {
         self.exact.values().chain(&self.patterns)
@@ -129,7 +152,7 @@ fn is_pattern(name: &str) -> bool {
 }
 
 /// The number of characters besides `*`.
-fn weight(pattern: &str) -> usize {
+pub(super) fn weight(pattern: &str) -> usize {
     pattern.bytes().filter(|byte| *byte != b'*').count()
 }
 
@@ -171,7 +194,7 @@ pub(super) fn tie(one: &str, other: &str) -> bool {
 }
 
 /// Whether some text matches both patterns. A text without `*` is a pattern that matches itself.
-fn overlap(one: &[u8], other: &[u8]) -> bool {
+pub(super) fn overlap(one: &[u8], other: &[u8]) -> bool {
     // meets[j]: whether the rest of `one` and the rest of `other` from j on match a common text.
     let mut meets = vec![false; other.len() + 1];
     for i in (0..=one.len()).rev() {

@@ -7,6 +7,7 @@ mod queues;
 mod routes;
 mod schedules;
 mod sections;
+mod target_limits;
 
 use std::sync::Arc;
 

@@ -11,6 +11,11 @@ use crate::units;
 /// A hundred years: Redis counts sums of such times exactly.
 pub(super) const MAX_DURATION_MS: u64 = 36_525 * 24 * 3600 * 1000;
 
+/// An hour, µs.
+pub(super) const HOUR_US: u64 = 3_600_000_000;
+/// The most attempts in a second, minute or hour: a µs is the unit of turns.
+const MAX_RATE: u64 = 1_000_000;
+
 /// The mistake, and its hint.
 pub(super) type Wrong = (String, String);
 
@@ -64,6 +69,28 @@ pub(super) fn header_name(text: &str) -> Result<(), Wrong> {
         );
     }
     Ok(())
+}
+
+/// A rate: how many, and in which time, µs.
+pub(super) fn rate(text: &str) -> Result<(u64, u64), Wrong> {
+    let hint = "write 100/s, 3000/m or 20/h";
+    let Some((count, unit)) = text.split_once('/') else {
+        return wrong(format!("`{text}` is not a rate: it has no unit"), hint);
+    };
+    let per_us = match unit.trim() {
+        "s" => 1_000_000,
+        "m" => 60_000_000,
+        "h" => HOUR_US,
+        _ => return wrong(format!("`{text}` is not a rate: the unit is s, m or h"), hint),
+    };
+    match count.trim().parse() {
+        Ok(0) => wrong(format!("`{text}` is no attempt at all"), hint),
+        Ok(count @ 1..=MAX_RATE) => Ok((count, per_us)),
+        Ok(_) => {
+            wrong(format!("`{text}` is too large a rate"), format!("write at most {MAX_RATE}"))
+        }
+        Err(_) => wrong(format!("`{text}` is not a rate: `{count}` is no whole number"), hint),
+    }
 }
 
 /// A duration within bounds, in ms.

@@ -8,6 +8,7 @@ mod queues;
 mod rules;
 mod schedules;
 mod secrets;
+mod target_limits;
 
 use std::path::PathBuf;
 

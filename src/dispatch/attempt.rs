@@ -10,11 +10,12 @@ use super::settle_queue::Settlement;
 use super::settler::Noted;
 use crate::clock::{self, Instant, whole_ms};
 use crate::config::Delivery;
-use crate::job::{Confirm, JobId};
+use crate::job::{Confirm, DeadReason, JobId};
 use crate::outgoing;
-use crate::policy::Fate;
 use crate::policy::attempt::GIVEN_BACK;
 use crate::policy::delivery::{self, Claimed};
+use crate::policy::limit::Turn;
+use crate::policy::{Fate, expiry};
 use crate::publisher::{OUTCOME_MARGIN, PublicationRequest, Publisher};
 use crate::store::queue::claim::ClaimedJob;
 use crate::telemetry::trace::{About, AboutAttempt, Span, Templates, Traces};
@@ -147,6 +148,8 @@ impl Attempts {
         // either.
         lease.record.job.body = bytes::Bytes::new();
         lease.record.job.headers = dwell_connectors::Headers::default();
+        // This attempt uses the turn of a limited target.
+        lease.token.state.turn = Turn::NONE;
         (
             PublicationRequest { token, to, message, dedupe_id, deadline },
             Unconfirmed { lease, published: now, deadline, span, facts: None },
@@ -157,6 +160,18 @@ impl Attempts {
 /// Sends a job back to due without an attempt: after the pause, and never before it was due.
 pub(super) fn give_back(lease: &ClaimedJob, pause: Duration) -> Settlement {
     settle_unpublished(lease, GIVEN_BACK, pause)
+}
+
+/// How to settle a job whose wait would end past its expiry: the wait is not begun. `None`: the job
+/// may wait.
+pub(super) fn expires_within(lease: &ClaimedJob, wait: Duration) -> Option<Settlement> {
+    let (job, state) = (&lease.record.job, lease.state.progress());
+    if !expiry::is_over_after(job, state, whole_ms(wait), lease.taken_us / 1000) {
+        return None;
+    }
+    let error = "its turn at the limited target comes after its expiry".to_owned();
+    let fate = Fate::Die { reason: DeadReason::Expired, error, unpublished: true };
+    Some(settle_unpublished(lease, fate, Duration::ZERO))
 }
 
 /// Gives a job its fate without an attempt. A released job is due after the pause, and never before

@@ -94,6 +94,11 @@ impl Destinations {
         }
     }
 
+    /// Whether jobs for this destination wait until it takes messages again.
+    pub(super) fn is_paused(&self, to: &Destination, now: Instant) -> bool {
+        self.pauses.count() > 0 && self.pauses.is_paused(&self.settings.connector.endpoint(to), now)
+    }
+
     /// A message was handed over.
     pub(super) fn sent(&mut self, to: &Destination, token: Token) {
         if self.pauses.count() > 0 {

@@ -7,11 +7,12 @@ use std::time::Duration;
 use dwell_connectors::{Outcome, Token};
 
 use super::Parts;
-use super::attempt::{AttemptRules, Attempts, Unconfirmed, give_back};
+use super::attempt::{AttemptRules, Attempts, Unconfirmed, expires_within, give_back};
 use super::destinations::{Admission, Destinations};
 use super::outcome::Outcomes;
 use super::settle_queue::Settlement;
 use super::settler::Settler;
+use super::turns::{MAX_TURN_WAIT, NO_TURN_PAUSE, TurnAnswer, TurnState, Turns};
 use super::waiting::Waiting;
 use super::window::Window;
 use crate::clock::{self, Instant};
@@ -20,7 +21,7 @@ use crate::policy::UNREADABLE;
 use crate::policy::attempt::ABANDONED;
 use crate::publisher::{PublicationRequest, Publisher};
 use crate::store::due_set::DueSet;
-use crate::store::queue::claim::{Claim, ClaimedJob};
+use crate::store::queue::claim::{Claim, ClaimedJob, MAX_CLAIM_AHEAD};
 use crate::store::queue::settle::Bury;
 use crate::telemetry::Events;
 
@@ -32,6 +33,8 @@ pub(super) struct InFlight {
     attempts: Attempts,
     outcomes: Outcomes,
     destinations: Destinations,
+    /// `None` if no target has a limit.
+    turns: Option<Turns>,
     window: Window,
     waiting: Waiting,
     unconfirmed: HashMap<Token, Unconfirmed>,
@@ -58,6 +61,7 @@ impl InFlight {
                 jobs_max,
                 bytes_max,
             ),
+            turns: Turns::new(store, &broker, settings),
             broker,
             publisher: publisher.clone(),
             events: events.clone(),
@@ -82,7 +86,8 @@ impl InFlight {
     #[must_use]
     pub(super) fn next_at(&self) -> Option<Instant> {
         let latest = self.waiting.first_without_place().map(|lease| self.attempts.latest(lease));
-        [self.waiting.next_at(), latest].into_iter().flatten().min()
+        let turns = self.turns.as_ref().and_then(Turns::next_at);
+        [self.waiting.next_at(), latest, turns].into_iter().flatten().min()
     }
 
     /// The connection to the broker is a new one.
@@ -150,10 +155,43 @@ impl InFlight {
             attempts.extend(self.attempt(lease, since, now, settler));
         }
         self.publish(attempts).await;
+        let late = self.turns.as_mut().map(|turns| turns.take_late(now));
+        for (_, lease) in late.into_iter().flatten() {
+            self.settle(&lease, give_back(&lease, NO_TURN_PAUSE), settler);
+        }
+    }
+
+    /// The next call for turns of limited targets, not running yet.
+    pub(super) fn next_turns(&mut self) -> Option<impl Future<Output = TurnAnswer> + use<>> {
+        self.turns.as_mut()?.next_call(clock::now())
+    }
+
+    /// A call for turns was answered: publishes the jobs whose turn has come.
+    pub(super) async fn took_turns(&mut self, answer: TurnAnswer, settler: &mut Settler) {
+        let Some(turns) = &mut self.turns else { return };
+        let now = clock::now();
+        match turns.answered(answer) {
+            Ok(jobs) => {
+                let mut attempts = Vec::with_capacity(jobs.len());
+                for (since, lease) in jobs {
+                    attempts.extend(self.attempt(lease, since, now, settler));
+                }
+                self.publish(attempts).await;
+            }
+            Err(jobs) => {
+                for (_, lease) in jobs {
+                    self.settle(&lease, give_back(&lease, NO_TURN_PAUSE), settler);
+                }
+            }
+        }
     }
 
     /// Gives back all jobs that wait.
     pub(super) fn give_back_waiting(&mut self, settler: &mut Settler) {
+        let asking = self.turns.as_mut().map(Turns::drain);
+        for (_, lease) in asking.into_iter().flatten() {
+            self.settle(&lease, give_back(&lease, Duration::ZERO), settler);
+        }
         for lease in self.waiting.drain() {
             self.settle(&lease, give_back(&lease, Duration::ZERO), settler);
         }
@@ -189,6 +227,23 @@ impl InFlight {
             self.waiting.for_place(since, lease);
             return None;
         }
+        if let Some(turns) = &mut self.turns {
+            match turns.state(to, &lease, now) {
+                TurnState::Free => {}
+                TurnState::At(at) => {
+                    self.until_turn(lease, at, now, settler);
+                    return None;
+                }
+                // A job of a paused destination goes back in any case.
+                TurnState::Needed(_) if self.destinations.is_paused(to, now) => {}
+                TurnState::Needed(limit) => {
+                    if let Some(lease) = turns.ask(limit, since, lease, now) {
+                        self.settle(&lease, give_back(&lease, NO_TURN_PAUSE), settler);
+                    }
+                    return None;
+                }
+            }
+        }
         match self.destinations.admit(to, lease.size, self.waiting.late(), since, now) {
             Admission::Granted => self.window.take_place(),
             Admission::Wait { late } => {
@@ -208,6 +263,27 @@ impl InFlight {
         self.destinations.sent(&attempt.to, attempt.token);
         self.unconfirmed.insert(attempt.token, unconfirmed);
         Some(attempt)
+    }
+
+    /// Has a job wait for its turn: here if the turn comes at once, in the store otherwise.
+    fn until_turn(
+        &mut self,
+        mut lease: Box<ClaimedJob>,
+        at: Instant,
+        now: Instant,
+        settler: &mut Settler,
+    ) {
+        if let Some(settlement) = expires_within(&lease, at.saturating_duration_since(now)) {
+            self.settle(&lease, settlement, settler);
+            return;
+        }
+        lease.ready = lease.ready.max(at.min(now + MAX_TURN_WAIT));
+        if at <= now + MAX_CLAIM_AHEAD {
+            self.waiting.until_due(lease);
+        } else {
+            // The job goes back for its `ready`.
+            self.settle(&lease, give_back(&lease, Duration::ZERO), settler);
+        }
     }
 
     /// Settles a job without a publication.

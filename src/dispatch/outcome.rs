@@ -76,7 +76,9 @@ impl Outcomes {
                 shown = destinations.shown(to);
             }
             let (attempt, due_ms) = (lease.state.attempt, lease.state.due_ms);
-            let late_us = || self.store.now_us().saturating_sub(due_ms.saturating_mul(1000));
+            // The wait for the turn at a limited target is no lateness.
+            let ready_ms = due_ms.max(lease.state.turn.at_ms());
+            let late_us = || self.store.now_us().saturating_sub(ready_ms.saturating_mul(1000));
             span.lateness(late_us);
             JobEvent::Attempted {
                 broker,

@@ -271,6 +271,12 @@ impl Pauses {
         self.paused.len() < before
     }
 
+    /// Whether jobs for this destination wait.
+    #[must_use]
+    pub(super) fn is_paused(&self, to: &Destination, now: Instant) -> bool {
+        self.paused.get(to).is_some_and(|pause| pause.until > now || pause.probe.is_some())
+    }
+
     /// Returns the wait of a job for this destination; `None` where it may be published. Waits are
     /// spread, so that jobs do not come back all at once.
     #[must_use]

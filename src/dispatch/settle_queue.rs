@@ -236,6 +236,7 @@ mod tests {
     use super::*;
     use crate::clock;
     use crate::job::JobId;
+    use crate::policy::limit::Turn;
     use crate::store::queue::settle::ClaimName;
     use crate::store::record::State;
 
@@ -262,6 +263,7 @@ mod tests {
             fingerprint: [0; 8],
             marks: 0,
             reason: None,
+            turn: Turn::NONE,
             last_error: String::new(),
         }
     }

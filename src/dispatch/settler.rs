@@ -212,14 +212,15 @@ impl Settler {
     }
 
     /// Counts jobs that went back to due for later. A job with an attempt counts from now: the time
-    /// of its retry is in the store only until its claim.
+    /// of its retry is in the store only until its claim. One that waits for its turn is not overdue.
     fn gave_back(&self, jobs: &[Release], results: &[SettleResult]) {
         let Some(given_back) = &self.given_back else { return };
         let now_ms = self.caller.store.now_us() / 1000;
         let settled =
             jobs.iter().zip(results).filter(|(_, result)| **result == SettleResult::Settled);
         let times = settled.map(|(Release { job, pause_ms, .. }, _)| {
-            (if job.state.attempt == 0 { job.state.due_ms } else { now_ms }, *pause_ms)
+            let since_ms = if job.state.attempt == 0 { job.state.due_ms } else { now_ms };
+            (since_ms.max(job.state.turn.at_ms()), *pause_ms)
         });
         given_back.add(now_ms, times);
     }

@@ -10,10 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::schedules::ScheduleGauges;
 use crate::clock;
-use crate::config::Queues;
+use crate::config::{Broker, Queues};
 use crate::fleet::{Fleet, serves};
 use crate::store::Store;
+use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
+use crate::store::limits::Limited;
 use crate::store::reader::counts::Counts;
 use crate::telemetry::{DueWithin, JobState, Metrics};
 
@@ -31,6 +33,9 @@ pub struct JobGauges {
     /// Brokers without a delivering instance at the last look.
     undelivered: Mutex<BTreeSet<String>>,
     schedules: ScheduleGauges,
+    /// The brokers that have targets with limits.
+    limited: BTreeSet<String>,
+    queues: Arc<Queues>,
 }
 
 impl JobGauges {
@@ -39,15 +44,24 @@ impl JobGauges {
     pub fn new(store: Arc<Store>, metrics: Metrics, fleet: watch::Receiver<Fleet>) -> Self {
         let schedules =
             ScheduleGauges::new(store.clone(), metrics.clone(), Arc::default(), fleet.clone());
-        JobGauges { store, metrics, fleet, undelivered: Mutex::default(), schedules }
+        let (undelivered, limited) = (Mutex::default(), BTreeSet::new());
+        let queues = Arc::default();
+        JobGauges { store, metrics, fleet, undelivered, schedules, limited, queues }
     }
 
     /// The same of an instance that declares these queues.
     #[must_use]
     pub fn with_queues(self, queues: Arc<Queues>) -> Self {
         let (store, metrics) = (self.store.clone(), self.metrics.clone());
-        let schedules = ScheduleGauges::new(store, metrics, queues, self.fleet.clone());
-        JobGauges { schedules, ..self }
+        let schedules = ScheduleGauges::new(store, metrics, queues.clone(), self.fleet.clone());
+        JobGauges { schedules, queues, ..self }
+    }
+
+    /// The same of an instance with these brokers.
+    #[must_use]
+    pub fn with_brokers(self, brokers: &BTreeMap<String, Broker>) -> Self {
+        let limited = brokers.iter().filter(|(_, broker)| !broker.limits.is_empty());
+        JobGauges { limited: limited.map(|(name, _)| name.clone()).collect(), ..self }
     }
 
     /// Counts until told to stop.
@@ -82,7 +96,42 @@ impl JobGauges {
             counts.next_due_ms.map_or(0, |due| counts.now_ms.saturating_sub(due).max(0));
         self.metrics.oldest_overdue(Duration::from_millis(u64::try_from(overdue_ms).unwrap_or(0)));
         self.strand(&counts).await?;
+        self.limit().await?;
         self.schedules.update().await
+    }
+
+    /// Counts the limits that hold jobs back.
+    async fn limit(&self) -> Result<(), StoreError> {
+        let of_queues: Vec<&str> = self
+            .queues
+            .iter()
+            .filter(|rules| rules.rate.is_some())
+            .map(|rules| rules.name.as_str())
+            .collect();
+        if self.limited.is_empty() && of_queues.is_empty() {
+            return Ok(());
+        }
+        // The start kept them: Redis has lost them.
+        if !of_queues.is_empty()
+            && !self.store.has_queue_limits()
+            && let Err(error) = self.store.keep_queue_limits(&self.queues.limits()).await
+        {
+            tracing::debug!(%error, "the limits of queues could not be kept again");
+        }
+        let limited = self.store.limited().await?;
+        for name in &self.limited {
+            if let Some(metrics) = self.metrics.broker(name) {
+                metrics.target_limited(limited.iter().filter(|one| one.set == *name).count());
+            }
+        }
+        for name in of_queues {
+            let is_of =
+                |one: &&Limited| one.pattern == name && DueSet::named(&one.set).is_of_queue();
+            if let Some(metrics) = self.metrics.queue(name) {
+                metrics.limited(limited.iter().filter(is_of).count());
+            }
+        }
+        Ok(())
     }
 
     /// Finds jobs of brokers that neither these settings nor a living instance delivers to. Reports

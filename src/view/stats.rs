@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::store::due_set::DueSet;
+use crate::store::limits;
 use crate::store::reader::counts::Counts;
 use crate::telemetry::{Metrics, recent};
 
@@ -27,6 +29,8 @@ pub struct Stats {
     pub oldest_ready_ms: Option<i64>,
     /// The paused queues: their ready jobs wait.
     pub paused_queues: BTreeSet<String>,
+    /// The limits that hold jobs back, where the answering instance has limits.
+    pub limited: Vec<Limited>,
     /// Scheduled jobs whose due time has passed. Of those that wait because their destination takes
     /// none, the ones that the answering instance gave back.
     pub overdue: u64,
@@ -80,6 +84,30 @@ pub struct Broker {
     /// Whether jobs wait for the broker and no living instance delivers to it; null if no instance
     /// answers.
     pub stranded: Option<bool>,
+}
+
+/// A limit that holds jobs back.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Limited {
+    /// The broker of the limited targets.
+    pub broker: Option<String>,
+    /// The limited queue.
+    pub queue: Option<String>,
+    /// The pattern of the limit in the settings.
+    pub pattern: String,
+    /// How many jobs wait for their turns; those that were cancelled meanwhile are counted too.
+    pub waiting: u64,
+    /// Since when jobs wait without a break, epoch ms.
+    pub since_ms: i64,
+}
+
+impl From<limits::Limited> for Limited {
+    fn from(limited: limits::Limited) -> Self {
+        let limits::Limited { set, pattern, waiting, since_ms } = limited;
+        let queue = DueSet::named(&set).queue().map(str::to_owned);
+        let broker = queue.is_none().then_some(set);
+        Limited { broker, queue, pattern, waiting, since_ms }
+    }
 }
 
 /// One ingest of the instance.
@@ -188,6 +216,7 @@ impl Stats {
             died: counts.died,
             oldest_ready_ms: counts.oldest_ready_ms,
             paused_queues: counts.paused_queues.clone(),
+            limited: Vec::new(),
             overdue: counts.overdue,
             next_due_ms: counts.next_due_ms,
             now_ms: counts.now_ms,

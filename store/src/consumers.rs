@@ -7,6 +7,7 @@
 //! - `guard`: popped jobs that have not reached their consumer; dropped, they go back.
 //! - `heads`: the due time of the first job of each bucket of a queue.
 //! - `places`: what all waiting pops may take together.
+//! - `turns`: the turns of limited queues.
 //! - `watch`: the looks at a queue, and the pops that wait for its jobs; `waiter`: a pop that
 //!   waits.
 
@@ -17,6 +18,7 @@ mod guard;
 mod heads;
 mod places;
 mod rounds;
+mod turns;
 mod waiter;
 mod watch;
 

@@ -9,6 +9,7 @@
 //! | the instance stops before | [`attempt::ABANDONED`], [`attempt::GIVEN_BACK`] |
 //! | a lease or a TTR ended | [`lease::ended`] for the rescue, [`lease::timed_out`] for fsck |
 //! | a consumer fails the job | [`retry::wait_ms`] |
+//! | a limited target has turns | [`limit::Rate`] |
 //! | the job's own end comes | [`expiry::has_ended`] |
 //! | the job waits past its expiry | [`expiry::swept`] |
 //! | a claim finds that the record cannot be read | [`UNREADABLE`] |
@@ -30,6 +31,7 @@ pub mod delivery;
 pub mod expiry;
 pub mod late;
 pub mod lease;
+pub mod limit;
 pub mod occurrences;
 pub mod retry;
 

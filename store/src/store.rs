@@ -7,8 +7,8 @@
 //! - [`client`]: connections, rebuilt when they break; [`gate`]: connections that wait for
 //!   durability; [`refusals`]: the logins that Redis refuses.
 //! - [`meta`]: the description of a namespace; [`server_facts`]: the facts of its server;
-//!   [`fleet`]: the instances; [`declared`]: the schedules of their settings; [`wake_up`]: what
-//!   they tell one another.
+//!   [`fleet`]: the instances; [`declared`]: the schedules of their settings; [`limits`]: the turns
+//!   of limited targets; [`queue_limits`]: those of queues; [`wake_up`]: what they tell one another.
 //! - [`acl`]: the permissions of the user.
 
 pub mod acl;
@@ -22,9 +22,11 @@ pub mod error;
 pub mod fleet;
 pub mod gate;
 pub mod keys;
+pub mod limits;
 pub mod meta;
 pub mod namespace;
 pub mod queue;
+pub mod queue_limits;
 pub mod reader;
 pub mod record;
 pub mod refusals;

@@ -10,6 +10,7 @@ mod environment;
 mod events;
 mod faults;
 mod late;
+mod limits;
 mod race;
 mod redis_away;
 mod requests;

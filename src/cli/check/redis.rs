@@ -1,6 +1,6 @@
 //! The checks of Redis: all that a start needs, and further warnings.
 
-use super::{Check, schedules};
+use super::{Check, limits, schedules};
 use crate::config::{Durability, Queues, Redis, RedisMode, Settings};
 use crate::store::Store;
 use crate::store::admin::preflight::{Preflight, preflight};
@@ -49,6 +49,10 @@ pub(super) async fn checks(all: &Settings) -> Vec<Check> {
         Ok(known) => schedules::checks(all, known.is_some()).await,
         Err(_) => Vec::new(),
     };
+    let of_limits = match &preflight.namespace {
+        Ok(Some(_)) => limits::checks(all).await,
+        _ => Vec::new(),
+    };
     vec![
         server(settings, &preflight),
         permissions(&preflight),
@@ -63,6 +67,7 @@ pub(super) async fn checks(all: &Settings) -> Vec<Check> {
     .chain(stranded(&preflight, &brokers))
     .chain(stranded_queues)
     .chain(of_schedules)
+    .chain(of_limits)
     .collect()
 }
 

@@ -25,6 +25,16 @@ impl Resolver<'_> {
             if self.written(&path).is_some() {
                 self.check_retry(&path, waits, limits);
             }
+            match &rules.rate {
+                Some(rate) => {
+                    self.check_at(&["queues", name, "rate"], rules::rate(rate));
+                }
+                None if rules.burst.is_some() => {
+                    let wrong = ("a burst needs a rate".to_owned(), "write a rate too".to_owned());
+                    self.note_at(&["queues", name, "burst"], wrong);
+                }
+                None => {}
+            }
             all.push(rules);
         }
         Queues::new(all)

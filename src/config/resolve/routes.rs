@@ -46,6 +46,7 @@ impl Resolver<'_> {
                     );
                 }
             }
+            self.check_target_limits(&name, &broker);
             for message in broker.connector.problems() {
                 // A connector's message starts with the setting in backquotes, where one setting is
                 // wrong.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::job::OnTimeout;
+use crate::policy::limit::Rate;
 
 #[test]
 fn queues_alone_are_enough() {
@@ -45,6 +46,13 @@ fn a_queue_has_rules_of_its_own() {
 }
 
 #[test]
+fn a_queue_may_have_a_rate() {
+    let settings = Given::file("[queues.a]\nrate = \"30/m\"\nburst = 5\n[queues.b]").settings();
+    let limit = |name: &str| settings.queue(name).unwrap().limit();
+    assert_eq!((limit("a"), limit("b")), (Some(Rate::new(30, 60_000_000, Some(5))), None));
+}
+
+#[test]
 fn each_mistake_of_a_queue_is_told() {
     for (text, key, part) in [
         ("[queues.\"a b\"]", "queues.\"a b\"", "cannot be used"),
@@ -65,7 +73,9 @@ fn each_mistake_of_a_queue_is_told() {
         ("[queues.a]\non_timeout = \"redy\"", "queues.a.on_timeout", "did you mean \"ready\"?"),
         ("[queues.a]\nmax_jobs = -1", "queues.a.max_jobs", "a number from 0"),
         ("[queues.a]\ndead_retention = \"101y\"", "queues.a.dead_retention", "101y"),
-        ("[queues.\"a.b\"]\nrate = \"1/s\"", "queues.\"a.b\".rate", "no such setting"),
+        ("[queues.\"a.b\"]\nrate = \"1\"", "queues.\"a.b\".rate", "no unit"),
+        ("[queues.a]\nburst = 5", "queues.a.burst", "needs a rate"),
+        ("[queues.a]\nrate = \"1/s\"\nburst = 0", "queues.a.burst", "from 1"),
         ("[queues.a]\nin_flight = 1", "queues.a.in_flight", "no such setting"),
         (
             "[queues.\"a.*\"]\n[queues.\"*.b\"]",

@@ -1,7 +1,7 @@
 //! Destinations that answer late beside a prompt one: who waits, and how often jobs are claimed.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use dwell_connectors::{BrokerConfig, memory};
 
@@ -14,7 +14,7 @@ const JOBS: usize = 10_000;
 
 fn destinations() -> Destinations {
     let connector = BrokerConfig::Memory(memory::Config::from(&memory::Broker::new()));
-    let settings = Broker { connector, allow: vec!["*".to_owned()] };
+    let settings = Broker { connector, allow: vec!["*".to_owned()], limits: BTreeMap::new() };
     Destinations::new("memory".into(), settings, None, 1024, 64 << 20)
 }
 

@@ -42,6 +42,8 @@ pub(super) struct About {
     pub(super) roles: Roles,
     /// By broker: its kind, and whether this instance publishes to it.
     pub(super) brokers: BTreeMap<String, (&'static str, bool)>,
+    /// Targets or queues have limits.
+    pub(super) has_limits: bool,
     /// By ingest: its broker and its source.
     pub(super) ingests: BTreeMap<String, (String, String)>,
 }
@@ -100,6 +102,8 @@ impl Api {
             started_ms: clock::wall_ms(),
             roles,
             brokers: brokers.collect(),
+            has_limits: settings.brokers.values().any(|broker| !broker.limits.is_empty())
+                || settings.queues.iter().any(|rules| rules.rate.is_some()),
             ingests: ingests
                 .map(|(name, ingest)| (name.clone(), (ingest.broker.clone(), ingest.topic.clone())))
                 .collect(),

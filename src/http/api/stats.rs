@@ -59,6 +59,10 @@ impl Api {
         metrics.add_given_back(&mut counts);
         let mut stats = view::Stats::of(&counts);
         stats.add_counted(metrics);
+        if inner.about.has_limits {
+            let limited = inner.apply.store.reader.limited().await?;
+            stats.limited = limited.into_iter().map(view::Limited::from).collect();
+        }
         for (name, broker) in &mut stats.brokers {
             let known = inner.about.brokers.get(name);
             broker.kind = known.map(|(kind, _)| *kind);

@@ -14,6 +14,7 @@ pub struct BrokerMetrics {
     pub(super) publish: PerLabel<Counter>,
     pub(super) connected: Gauge,
     pub(super) target_paused: Gauge,
+    pub(super) target_limited: Gauge,
     pub(super) given_back: GivenBack,
     pub(super) last_error: LastError,
 }
@@ -36,6 +37,11 @@ impl BrokerMetrics {
     /// Sets the number of paused destinations.
     pub fn target_paused(&self, destinations: usize) {
         self.target_paused.set(i64::try_from(destinations).unwrap_or(i64::MAX));
+    }
+
+    /// Sets the number of limits that hold jobs back.
+    pub fn target_limited(&self, limits: usize) {
+        self.target_limited.set(i64::try_from(limits).unwrap_or(i64::MAX));
     }
 
     /// Whether the connection for publishing is up.

@@ -21,6 +21,7 @@ use crate::telemetry::labels::{Label, LeaseEnd, QueueState};
 pub struct QueueMetrics {
     jobs: PerLabel<Gauge>,
     oldest: Seconds,
+    limited: Gauge,
     pub(super) pops: Counter,
     pub(super) popped: Counter,
     pub(super) ends: PerLabel<Counter>,
@@ -28,6 +29,11 @@ pub struct QueueMetrics {
 }
 
 impl QueueMetrics {
+    /// Sets the number of queues whose limit holds jobs back.
+    pub fn limited(&self, queues: usize) {
+        self.limited.set(i64::try_from(queues).unwrap_or(i64::MAX));
+    }
+
     /// The jobs of the queues that the name or pattern fits, together. `now_ms`: when they were
     /// counted.
     pub fn jobs<'a>(&self, queues: impl Iterator<Item = &'a QueueCounts> + Clone, now_ms: i64) {
@@ -52,6 +58,7 @@ impl QueueMetrics {
 pub(super) struct Queues {
     jobs: Family<Labels, Gauge>,
     oldest: Family<Labels, Seconds>,
+    limited: Family<Labels, Gauge>,
     pops: Family<Labels, Counter>,
     popped: Family<Labels, Counter>,
     ends: Family<Labels, Counter>,
@@ -69,6 +76,12 @@ impl Queues {
                 Unit::Seconds,
                 "queue_oldest_ready",
                 "How long the oldest ready job has waited",
+                Family::default(),
+            ),
+            limited: add(
+                r,
+                "queue_limited",
+                "Queues whose limit holds jobs back",
                 Family::default(),
             ),
             pops: add(
@@ -107,6 +120,7 @@ impl Queues {
                     self.jobs.get_or_create_owned(&with("state", state.word()))
                 }),
                 oldest: self.oldest.get_or_create_owned(&one("queue", name)),
+                limited: self.limited.get_or_create_owned(&one("queue", name)),
                 pops: self.pops.get_or_create_owned(&one("queue", name)),
                 popped: self.popped.get_or_create_owned(&one("queue", name)),
                 ends: PerLabel::new(|end: LeaseEnd| {

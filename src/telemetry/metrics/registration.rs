@@ -149,6 +149,12 @@ impl Metrics {
             "Destinations of the broker that are paused",
             Family::<Labels, Gauge>::default(),
         );
+        let target_limited = add(
+            &mut r,
+            "target_limited",
+            "Limits of targets that hold jobs back",
+            Family::<Labels, Gauge>::default(),
+        );
         let ingest_paused = add(
             &mut r,
             "ingest_paused",
@@ -184,6 +190,7 @@ impl Metrics {
             }),
             connected: connected.get_or_create_owned(&vec![("broker", name.to_owned())]),
             target_paused: target_paused.get_or_create_owned(&vec![("broker", name.to_owned())]),
+            target_limited: target_limited.get_or_create_owned(&vec![("broker", name.to_owned())]),
             given_back: GivenBack::default(),
             last_error: LastError::default(),
         };

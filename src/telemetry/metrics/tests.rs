@@ -39,6 +39,7 @@ fn a_scrape_has_exactly_the_families_of_the_contract() {
         "dwell_possible_duplicates counter",
         "dwell_publish counter",
         "dwell_queue_jobs gauge",
+        "dwell_queue_limited gauge",
         "dwell_queue_oldest_ready_seconds gauge",
         "dwell_redis_errors counter",
         "dwell_redis_seconds histogram",
@@ -46,6 +47,7 @@ fn a_scrape_has_exactly_the_families_of_the_contract() {
         "dwell_schedule_occurrences counter",
         "dwell_schedules gauge",
         "dwell_stranded_jobs gauge",
+        "dwell_target_limited gauge",
         "dwell_target_paused gauge",
     ];
     assert_eq!(families, expected.into_iter().map(str::to_owned).collect());
@@ -79,6 +81,7 @@ fn every_series_is_there_at_zero_before_anything_happened() {
         "dwell_redis_errors_total{class=\"readonly\"} 0",
         "dwell_broker_connected{broker=\"main\"} 0",
         "dwell_stranded_jobs{broker=\"main\"} 0",
+        "dwell_target_limited{broker=\"main\"} 0",
         "dwell_target_paused{broker=\"main\"} 0",
         "dwell_ingest_paused{reason=\"redis_full\"} 0",
         "dwell_due_within_jobs{seconds=\"3600\"} 0",
@@ -86,6 +89,7 @@ fn every_series_is_there_at_zero_before_anything_happened() {
         "dwell_schedules{state=\"active\"} 0",
         "dwell_schedules{state=\"paused\"} 0",
         "dwell_queue_jobs{queue=\"orders.*\",state=\"ready\"} 0",
+        "dwell_queue_limited{queue=\"emails\"} 0",
         "dwell_queue_oldest_ready_seconds{queue=\"emails\"} 0.0",
         "dwell_pop_total{queue=\"orders.*\"} 0",
         "dwell_popped_jobs_total{queue=\"emails\"} 0",

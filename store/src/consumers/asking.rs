@@ -195,6 +195,13 @@ impl Line {
         std::mem::take(&mut self.pops)
     }
 
+    /// Takes all pops.
+    pub(super) fn take_every(&mut self) -> Vec<Asking> {
+        let mut pops = self.take_large();
+        pops.extend(self.take_all());
+        pops
+    }
+
     /// Takes those that ask since this time or longer.
     pub(super) fn take_since(&mut self, time: Instant) -> Vec<Asking> {
         let (older, newer): (Vec<_>, Vec<_>) =

@@ -27,6 +27,8 @@ struct Answered {
     portions: Vec<Portion>,
     /// The jobs that are over by their own end, or too late at their first pop.
     over: Vec<Acknowledgement>,
+    /// How many jobs the call handed out, those that are over too.
+    count: usize,
 }
 
 /// The jobs that one of the pops of a call gets.
@@ -41,6 +43,10 @@ impl Consumers {
     /// call. Those without a job ask again. A task of its own: if a consumer goes away, or gets
     /// jobs of another master first, its answer gives the jobs back.
     pub(super) async fn make(self, call: Call, mut pops: Vec<Asking>) {
+        let turns = self.take_turns(&call, &mut pops).await;
+        if pops.is_empty() {
+            return;
+        }
         let limits: Vec<PopLimits> = pops.iter().map(|pop| pop.limits).collect();
         let silent = || {
             pops.iter_mut().for_each(Asking::is_silent);
@@ -48,7 +54,10 @@ impl Consumers {
         };
         let answered = self.wait_for(self.pop_bucket(&call, &limits), silent).await;
         match answered {
-            Ok(Some(Answered { portions, over })) => {
+            Ok(Some(Answered { portions, over, count })) => {
+                if let Some(turns) = &turns {
+                    self.give_turns_back(&call, turns, count).await;
+                }
                 let (mut left, mut waiting) = (Vec::new(), Vec::new());
                 for (pop, Portion { jobs, had_over }) in pops.into_iter().zip(portions) {
                     if had_over {
@@ -65,7 +74,12 @@ impl Consumers {
                     self.remove(&watch, &over, waiting).await;
                 }
             }
-            Ok(None) => pops.into_iter().for_each(|pop| pop.answer(Ok(Answer::Paused))),
+            Ok(None) => {
+                if let Some(turns) = &turns {
+                    self.give_turns_back(&call, turns, 0).await;
+                }
+                pops.into_iter().for_each(|pop| pop.answer(Ok(Answer::Paused)));
+            }
             Err(error) => {
                 if error.class == Class::Timeout && !self.inner.store.is_cluster() {
                     call.fail_others(&error);
@@ -139,6 +153,7 @@ impl Consumers {
         // was received.
         let handed_us = popped.now_us.saturating_add(popped.wait_us);
         let ready = (popped.wait_us > 0).then(|| received + clock::micros(popped.wait_us));
+        let count = popped.jobs.len();
         let (mut jobs, mut over) = (popped.jobs.into_iter(), Vec::new());
         let portions = popped.portions.iter().map(|portion| {
             let mine = jobs.by_ref().take(portion.jobs).collect();
@@ -152,7 +167,7 @@ impl Consumers {
             Portion { jobs, had_over }
         });
         let portions = portions.collect();
-        Ok(Some(Answered { portions, over }))
+        Ok(Some(Answered { portions, over, count }))
     }
 
     /// These jobs without those that are over, whose ends are added to `over`.

@@ -4,6 +4,7 @@
 mod ahead;
 mod bounds;
 mod gone;
+mod limited;
 mod memory;
 mod order;
 mod others;

@@ -50,6 +50,8 @@ struct State {
     used: Instant,
     /// The time of the next look at all buckets; `None`: now.
     look_at: Option<Instant>,
+    /// Until then a limited queue has no turn for another job.
+    limited_until: Option<Instant>,
     is_over: bool,
 }
 
@@ -75,6 +77,7 @@ impl Watch {
             waiting: VecDeque::new(),
             used: clock::now(),
             look_at: None,
+            limited_until: None,
             is_over: false,
         };
         Watch {
@@ -144,7 +147,10 @@ impl Watch {
             let mut guard = self.state.lock();
             let state = &mut *guard;
             state.used = now;
-            let (calls, unserved) = state.rounds.begin(&mut state.heads, now);
+            let (calls, unserved) = match state.limited_until {
+                Some(until) if now < until => (Vec::new(), state.rounds.line.take_every()),
+                _ => state.rounds.begin(&mut state.heads, now),
+            };
             let is_time = !calls.is_empty() && state.is_time_to_look(now);
             if is_time {
                 state.look_at = Some(now + FLOOR_POLL_INTERVAL);
@@ -298,6 +304,9 @@ impl Watch {
     fn grant(self: &Arc<Self>, consumers: &Consumers) -> Instant {
         let now = clock::now();
         let mut state = self.state.lock();
+        if let Some(until) = state.limited_until.filter(|until| now < *until) {
+            return state.look_at.map_or(until, |look_at| look_at.min(until));
+        }
         while let Some(bucket) = state.heads.to_grant(now) {
             // A pop that another queue served, or whose consumer went away, does not wait any more.
             let Some(waiter) = std::iter::from_fn(|| state.waiting.pop_front())

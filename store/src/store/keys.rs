@@ -31,6 +31,8 @@ const ENDS_KEY: &str = "ends";
 const SCHEDULE_KEYS: [&str; 4] = ["schedule_times", "schedule_states", ENDS_KEY, "schedules"];
 /// The recurring schedules that instances have in their settings.
 const DECLARED_KEY: &str = "declared_schedules";
+/// The turns of limited targets.
+const LIMITS_KEY: &str = "limits";
 
 /// The keys of one namespace.
 #[derive(Debug, Clone)]
@@ -242,12 +244,12 @@ impl Keys {
         let Some(rest) = key.strip_prefix('{').and_then(name) else {
             // A name with another colon belongs to a namespace with a longer name.
             return match name(key)?.as_str() {
-                "meta" | "instances" | DECLARED_KEY => Some(Part::Whole),
+                "meta" | "instances" | DECLARED_KEY | LIMITS_KEY => Some(Part::Whole),
                 other => (!other.contains(':')).then_some(Part::Unknown(None)),
             };
         };
         let (tag, name) = rest.split_once("}:")?;
-        if matches!(tag, "meta" | "instances" | DECLARED_KEY) {
+        if matches!(tag, "meta" | "instances" | DECLARED_KEY | LIMITS_KEY) {
             return name.starts_with("quarantined:").then_some(Part::Whole);
         }
         let bucket: u16 =
@@ -283,6 +285,13 @@ impl Keys {
     #[must_use]
     pub fn declared_schedules(&self) -> String {
         format!("{}:{DECLARED_KEY}", self.namespace)
+    }
+
+    /// The turns of limited targets (`limit.lua`): hash of a broker, a space and a pattern → until
+    /// when turns are taken, epoch µs; since when jobs wait, epoch ms; the rule.
+    #[must_use]
+    pub fn limits(&self) -> String {
+        format!("{}:{LIMITS_KEY}", self.namespace)
     }
 
     /// The channel of the wake-ups between instances: `bucket due broker`.
@@ -394,6 +403,7 @@ mod tests {
             (keys.aside("dwell:meta", 5).as_str(), Some(Part::Whole)),
             ("dwell:instances", Some(Part::Whole)),
             ("dwell:declared_schedules", Some(Part::Whole)),
+            ("dwell:limits", Some(Part::Whole)),
             ("dwell:metas", Some(Part::Unknown(None))),
             ("{dwell:16}:jobs", Some(Part::Unknown(Some(16)))),
             ("{dwell:007}:jobs", Some(Part::Unknown(Some(7)))),

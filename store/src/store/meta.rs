@@ -1,5 +1,7 @@
 //! The description of a namespace (`<ns>:meta`).
 
+use std::cmp::Reverse;
+
 use redis::Value;
 
 use super::answer::text;
@@ -7,13 +9,21 @@ use super::client::{RedisClient, place};
 use super::error::{Class, ErrorKind, StoreError};
 use super::keys::Keys;
 use crate::config::Redis;
+use crate::policy::limit::Rate;
 
 /// The schema of the keys and records that this program writes.
 pub(super) const SCHEMA: &str = "3";
 const BROKER_PREFIX: &str = "broker:";
+/// The limits of queues, by name or pattern: a rate, or [`NO_LIMIT`].
+const LIMIT_PREFIX: &str = "limit:";
+const NO_LIMIT: &str = "-";
 /// Settings that hold for the whole namespace, ms.
 const DEAD_RETENTION: &str = "dead_retention";
 const DEDUPE_WINDOW: &str = "dedupe_window";
+
+/// The rate of the queues of a name or pattern; `None`: they have no limit, whatever other patterns
+/// say.
+pub type QueueLimit = (String, Option<Rate>);
 
 /// The settings of `sweep`, kept in the namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +54,8 @@ pub struct Meta {
     pub dead_retention_ms: Option<u64>,
     /// `delivery.dedupe_window`, ms; `None` before the first instance stores it.
     pub dedupe_window_ms: Option<u64>,
+    /// The limits of queues, in the order in which they apply.
+    pub queue_limits: Vec<QueueLimit>,
 }
 
 impl Meta {
@@ -235,7 +247,31 @@ pub(super) fn meta_of(key: &str, fields: &[(String, String)]) -> Result<Option<M
         epoch: field("epoch").unwrap_or_default().to_owned(),
         dead_retention_ms,
         dedupe_window_ms,
+        queue_limits: limits_of(fields),
     }))
+}
+
+/// The field of the limit of queues.
+pub(super) fn limit_field(pattern: &str) -> String {
+    format!("{LIMIT_PREFIX}{pattern}")
+}
+
+/// A limit in its field.
+pub(super) fn limit_text(rate: Option<Rate>) -> String {
+    rate.map_or(NO_LIMIT.to_owned(), |rate| rate.to_string())
+}
+
+/// The limits of queues in these fields: those of names, then the pattern with the most characters
+/// besides `*`.
+fn limits_of(fields: &[(String, String)]) -> Vec<QueueLimit> {
+    let limit = |(field, text): &(String, String)| {
+        let pattern = field.strip_prefix(LIMIT_PREFIX)?;
+        Some((pattern.to_owned(), Rate::read(text)))
+    };
+    let mut limits: Vec<QueueLimit> = fields.iter().filter_map(limit).collect();
+    let weight = |pattern: &str| pattern.bytes().filter(|byte| *byte != b'*').count();
+    limits.sort_by_key(|(pattern, _)| (pattern.contains('*'), Reverse(weight(pattern))));
+    limits
 }
 
 /// The brokers of these fields, sorted.
@@ -296,4 +332,28 @@ pub(super) async fn fields(
         }
         _ => Vec::new(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_queues_are_read_as_they_are_written_names_first() {
+        let rate = Rate::new(7, 1_000_000, None);
+        let limits: Vec<QueueLimit> = [
+            ("orders.eu", None),
+            ("*.urgent.x", Some(rate)),
+            ("orders.*", None),
+            ("*", Some(rate)),
+        ]
+        .map(|(pattern, rate)| (pattern.to_owned(), rate))
+        .to_vec();
+        let mut fields: Vec<(String, String)> =
+            limits.iter().map(|(name, rate)| (limit_field(name), limit_text(*rate))).collect();
+        fields.reverse();
+        fields.push(("broker:main".to_owned(), "1".to_owned()));
+        assert_eq!(limits_of(&fields), limits);
+        assert_eq!(brokers_of(&fields), ["main"]);
+    }
 }

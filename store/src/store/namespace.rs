@@ -59,6 +59,8 @@ pub struct Namespace {
     pub(super) joined: Option<(Redis, Box<[String]>)>,
     /// Every broker of the namespace, of all instances; each has a `due` key.
     pub(super) brokers: RwLock<Arc<[String]>>,
+    /// The limits of queues, in the order in which they apply.
+    pub(super) queue_limits: RwLock<Vec<meta::QueueLimit>>,
     /// The key of the leases of queues, from the epoch of the namespace, which no consumer knows.
     lease_key: RwLock<[u8; 32]>,
     /// Whether a queue has as many jobs as it may have; none is full before this is set.
@@ -85,6 +87,7 @@ impl Namespace {
             observer,
             joined: None,
             brokers: RwLock::new(known.brokers.into()),
+            queue_limits: RwLock::new(known.queue_limits),
             lease_key: RwLock::new(lease_key(&known.epoch)),
             is_queue_full: OnceLock::new(),
             schedules_changed: Notify::new(),
@@ -160,6 +163,7 @@ impl Namespace {
     fn follow(&self, meta: meta::Meta) {
         *self.lease_key.write() = lease_key(&meta.epoch);
         *self.brokers.write() = meta.brokers.into();
+        *self.queue_limits.write() = meta.queue_limits;
     }
 
     /// Redis's clock now, epoch µs, computed from Redis's last answer. Before the first

@@ -11,11 +11,12 @@
 //!
 //! State: version(1) flags(1) crashes(1) attempt(4) step(2) due ms(8) pop(8) generation(8)
 //! fingerprint(8) marks(1) reason(1) last error. Pop: the nonce of the last pop that handed the job
-//! out; zero for a job of a broker. One of the marks tells that anew ms(8) stands before the last
-//! error: the time from which the expiry of the job counts.
+//! out; for a job of a broker its turn at a limited target, or zero. One of the marks tells that anew
+//! ms(8) stands before the last error: the time from which the expiry of the job counts.
 
 mod digest;
 mod metadata;
+mod pop;
 pub(in crate::store) mod reader;
 
 use bytes::Bytes;
@@ -25,6 +26,7 @@ use self::digest::digest;
 use self::metadata::Metadata;
 use self::reader::Reader;
 use crate::job::{Confirm, Conflict, DeadReason, Job, Target, is_queue_name};
+use crate::policy::limit::Turn;
 use crate::policy::{Progress, lease, retry};
 use crate::request::NewJob;
 
@@ -237,6 +239,9 @@ pub struct State {
     pub anew_ms: Option<i64>,
     /// The reason why the job is dead or dying.
     pub reason: Option<DeadReason>,
+    /// The turn at a limited target, while the job waits for it: only a claim reads it, and only a
+    /// release keeps it.
+    pub turn: Turn,
     /// The last error.
     pub last_error: String,
 }
@@ -273,13 +278,9 @@ impl State {
             marks: marks & !MARK_ANEW,
             anew_ms,
             reason: reason_of_code(reason),
+            turn: Turn::NONE,
             last_error: String::from_utf8_lossy(reader.rest).into_owned(),
         })
-    }
-
-    /// The proof of the pop that handed the job out last, in the bytes of a state.
-    pub(in crate::store) fn pop_of(bytes: &[u8]) -> Option<Nonce> {
-        bytes.get(17..25)?.try_into().ok()
     }
 
     /// The state of a job that has none: due at `due_ms`, never attempted. `None` if the record is
@@ -305,6 +306,7 @@ impl State {
             marks,
             anew_ms: None,
             reason,
+            turn: Turn::NONE,
             last_error: String::new(),
         })
     }
@@ -317,11 +319,6 @@ impl State {
             self.attempt = self.attempt.saturating_add(1);
         }
         self
-    }
-
-    /// The last pop took the job before its due time.
-    pub(in crate::store) fn is_early(&self) -> bool {
-        self.marks & MARK_EARLY != 0
     }
 
     /// The facts that decide the fate of the job.
@@ -348,7 +345,7 @@ impl State {
         bytes.extend_from_slice(&self.attempt.to_be_bytes());
         bytes.extend_from_slice(&self.step.to_be_bytes());
         bytes.extend_from_slice(&self.due_ms.to_be_bytes());
-        bytes.extend_from_slice(&[0; 8]);
+        bytes.extend_from_slice(&self.turn.to_bytes());
         bytes.extend_from_slice(&self.generation);
         bytes.extend_from_slice(&self.fingerprint);
         let anew = if self.anew_ms.is_some() { MARK_ANEW } else { 0 };

@@ -21,7 +21,7 @@ mod ids;
 mod list;
 pub(crate) mod occurrence;
 mod of_settings;
-mod pattern;
+pub(in crate::store) mod pattern;
 mod pause;
 pub(in crate::store) mod plan;
 mod query;

@@ -189,6 +189,7 @@ async fn a_job_has_the_shape_of_the_contract_in_each_state() {
         "ingests",
         "instance",
         "lateness",
+        "limited",
         "next_due_ms",
         "now_ms",
         "oldest_ready_ms",

@@ -30,6 +30,7 @@ async fn stats_are_counts_and_the_rates_of_this_instance() {
         "ingests",
         "instance",
         "lateness",
+        "limited",
         "next_due_ms",
         "now_ms",
         "oldest_ready_ms",

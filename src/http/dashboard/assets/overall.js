@@ -68,9 +68,13 @@ export function overallState({ stats, problem, state }) {
   else if (awaited.length > 0 && bad.length === 0) warn.push(`This instance waits for ${awaited.join(', ')}.`);
   const points = [...bad, ...warn];
   if (points.length > 0) return { level: bad.length > 0 ? 'bad' : 'warn', ...summarized(points) };
+  const limited = stats.limited.map(
+    (one) =>
+      `${one.pattern} of ${one.broker ?? one.queue} is limited: ${plural(one.waiting, 'job waits for its turn', 'jobs wait for their turns')}, for ${duration(stats.now_ms - one.since_ms)}.`,
+  );
   const waiting =
     stats.scheduled === 0
       ? 'No jobs are waiting.'
       : `${count(stats.scheduled)} ${stats.scheduled === 1 ? 'job waits for its' : 'jobs wait for their'} due time.`;
-  return { level: 'ok', sentence: 'All is well, and on time.', points: [waiting] };
+  return { level: 'ok', sentence: 'All is well, and on time.', points: [waiting, ...limited] };
 }

@@ -50,6 +50,11 @@ impl Call {
         self.watch.state.lock().heads.got_nothing(self.bucket, ahead_us, clock::now());
     }
 
+    /// Until then the queue has no turn for another job.
+    pub(in crate::consumers) fn limited_until(&self, until: Option<Instant>) {
+        self.watch.state.lock().limited_until = until;
+    }
+
     /// The queue hands nothing out.
     pub(in crate::consumers) fn is_paused(&self) {
         self.watch.state.lock().heads.is_paused(self.number);

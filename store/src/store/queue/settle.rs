@@ -1,6 +1,7 @@
 //! The ways to settle a claimed job: `complete`, `hold`, `release`, `retry`, `bury`.
 
 use crate::job::{DeadReason, JobId};
+use crate::policy::limit::Turn;
 use crate::store::answer::Items;
 use crate::store::call::script_call::ScriptCall;
 use crate::store::call::time::Time;
@@ -137,7 +138,8 @@ impl Queue {
             jobs,
             |(job, _)| job,
             each(|call: &mut ScriptCall, (job, ttr_ms): &(ClaimToken, u32)| {
-                let state = State { held: true, crashes: 0, ..job.state.clone().in_flight() };
+                let (in_flight, turn) = (job.state.clone().in_flight(), Turn::NONE);
+                let state = State { held: true, crashes: 0, turn, ..in_flight };
                 moved(call, job, Time::In((*ttr_ms).into()), Some(&state));
             }),
         )
@@ -161,11 +163,14 @@ impl Queue {
                 let mut state = idle(job, *unpublished);
                 if *unpublished {
                     state.crashes = 0;
+                    state.turn = job.state.turn;
                 }
                 let (at_ms, in_ms) = (state.due_ms, *pause_ms);
                 match (state.attempt, in_ms) {
                     // The job is as if it had never been claimed.
-                    (0, 0) if !job.has_state => moved(call, job, Time::At(at_ms), None),
+                    (0, 0) if !job.has_state && state.turn == Turn::NONE => {
+                        moved(call, job, Time::At(at_ms), None)
+                    }
                     (0, _) => moved(call, job, Time::Later { at_ms, in_ms }, Some(&state)),
                     _ => moved(call, job, Time::In(in_ms), Some(&state)),
                 }
@@ -292,7 +297,7 @@ pub(in crate::store) fn failed(state: State, dies: Option<DeadReason>, error: &s
 fn idle(job: &ClaimToken, unpublished: bool) -> State {
     let state = job.state.clone();
     let state = if unpublished { state } else { state.in_flight() };
-    State { held: false, counted: false, ..state }
+    State { held: false, counted: false, turn: Turn::NONE, ..state }
 }
 
 /// Appends a job that moves to another set at this time. `state`: the new one.

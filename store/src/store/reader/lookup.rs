@@ -87,7 +87,7 @@ impl StoredJob {
     }
 
     /// The next due time of a scheduled job; the due time of the schedule if the job is reserved or
-    /// dead.
+    /// dead, or waits for its turn at a limited target.
     #[must_use]
     pub fn due(&self) -> SystemTime {
         time_of(self.due_ms())
@@ -99,6 +99,7 @@ impl StoredJob {
     pub fn due_ms(&self) -> i64 {
         match (self.place, &self.state) {
             (Place::Reserved | Place::Dead, Some(state)) => state.due_ms,
+            (Place::Scheduled, Some(state)) if state.waits_for_turn(self.score_ms) => state.due_ms,
             (Place::Scheduled | Place::Ready, _) | (Place::Reserved | Place::Dead, None) => {
                 self.score_ms
             }
@@ -146,8 +147,9 @@ async fn find_once(namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob
     let bytes = Bytes::from(bytes);
     let record = record::decode(bytes.clone()).map_err(unreadable)?;
     let (mut state, pop) = match state {
-        Some(Value::BulkString(bytes)) => {
-            (Some(State::decode(&bytes).map_err(unreadable)?), State::pop_of(&bytes))
+        Some(Value::BulkString(stored)) => {
+            let state = State::decode(&stored).map_err(unreadable)?.with_turn(&stored, &bytes);
+            (Some(state), State::pop_of(&stored))
         }
         _ => (None, None),
     };

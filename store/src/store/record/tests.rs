@@ -161,6 +161,7 @@ fn states_of_version_1_are_read_as_ever() {
         marks: 3,
         anew_ms: None,
         reason: Some(DeadReason::Failed),
+        turn: Turn::NONE,
         last_error: "no ".to_owned(),
     };
     assert_eq!(State::decode(&unhex(STATE_V1)).unwrap(), state);
@@ -509,4 +510,21 @@ fn the_scripts_know_the_codes_of_reasons() {
     ] {
         assert!(script.contains(&line), "{line}");
     }
+}
+
+#[test]
+fn a_job_of_a_broker_has_its_turn_in_its_state() {
+    let turn = Turn::new(1_763_718_653_056_000, 0, 7);
+    let of = |job: Job| encode(&schedule(job, false), *b"generate");
+    let (of_broker, of_queue) = (of(plain_job()), of(queue_job()));
+    let state = State { turn, ..State::of_record(&of_broker, 1000).unwrap() };
+    let bytes = state.encode();
+    let read = State::decode(&bytes).unwrap();
+    assert_eq!(read.turn, Turn::NONE, "only some read it");
+    assert_eq!(read.clone().with_turn(&bytes, &of_broker), state);
+    assert_eq!(read.with_turn(&bytes, &of_queue).turn, Turn::NONE, "that is a pop");
+    assert!(state.waits_for_turn(turn.at_ms() + 5));
+    assert!(!state.waits_for_turn(turn.at_ms() + 5000), "it was given back since");
+    let attempted = State { attempt: 1, ..state };
+    assert!(!attempted.waits_for_turn(turn.at_ms()));
 }

@@ -4,7 +4,7 @@ use crate::job::Job;
 use crate::request::OwnQueues;
 
 /// Whether the name fits the pattern, or is the name in it.
-pub(super) fn fits(name: &str, pattern: &str) -> bool {
+pub(in crate::store) fn fits(name: &str, pattern: &str) -> bool {
     let (name, pattern) = (name.as_bytes(), pattern.as_bytes());
     let (mut at, mut in_pattern) = (0, 0);
     // The last `*`, and what of the name follows the characters that it stands for.

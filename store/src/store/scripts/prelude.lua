@@ -146,7 +146,8 @@ local function count_unheld(record)
   if is_of_queue(record) then count_held(set_of(record), -1) end
 end
 
--- The nonce of the pop that handed the job out last; of a job of a broker, zero.
+-- The nonce of the pop that handed the job out last; of a job of a broker its turn at a limited target
+-- (policy/limit.rs), or zero.
 local NO_POP = string.rep('\0', 8)
 local function new_state(record, due)
   return { flags = 0, crashes = 0, attempt = 0, step = 0, due = due, generation = generation_of(record),

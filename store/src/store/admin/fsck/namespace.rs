@@ -57,10 +57,11 @@ pub(super) async fn open(
         (store.keys.meta(), "hash"),
         (store.keys.instances(), "zset"),
         (store.keys.declared_schedules(), "zset"),
+        (store.keys.limits(), "hash"),
     ] {
         if let Some((problem, repaired)) = store.fsck_key(&key, kind, rules.repair).await? {
             tell(problem, key.clone(), repaired);
-            if problem == Problem::WrongType && !repaired && kind == "hash" {
+            if problem == Problem::WrongType && !repaired && key == store.keys.meta() {
                 return Ok(None);
             }
         }

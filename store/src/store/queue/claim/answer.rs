@@ -151,7 +151,13 @@ impl Queue {
             };
             let has_state = !state.is_empty();
             let of_record = || State::of_record(&bytes, due_ms.unwrap_or(taken.now_us / 1000));
-            let state = if has_state { State::decode(&state).ok() } else { of_record() };
+            let decoded = || State::decode(&state).ok();
+            // A job of a rescue had an attempt: its turn is used.
+            let state = match (has_state, is_claim) {
+                (true, true) => decoded().map(|read| read.with_turn(&state, &bytes)),
+                (true, false) => decoded(),
+                (false, _) => of_record(),
+            };
             let Some(mut state) = state.or_else(of_record) else { continue };
             if !is_claim && !state.held && !state.counted {
                 state.crashes = state.crashes.saturating_add(1);

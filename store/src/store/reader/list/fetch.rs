@@ -147,7 +147,10 @@ fn decode(
     let bytes = record;
     let mut record = record::decode(bytes.clone()).map_err(|why| why.to_string())?;
     let mut state = match state {
-        Value::BulkString(bytes) => Some(State::decode(&bytes).map_err(|why| why.to_string())?),
+        Value::BulkString(stored) => {
+            let state = State::decode(&stored).map_err(|why| why.to_string())?;
+            Some(state.with_turn(&stored, &bytes))
+        }
         _ => None,
     };
     if candidate.is_lent {

@@ -1,0 +1,37 @@
+//! `[brokers.NAME.limits."PATTERN"]`.
+
+use dwell_connectors::Destination;
+
+use super::Resolver;
+use crate::config::target_limits::tie;
+use crate::config::{Broker, rules};
+
+impl Resolver<'_> {
+    /// Reports limits whose pattern or rate is wrong, and patterns of which neither wins.
+    pub(super) fn check_target_limits(&mut self, name: &str, broker: &Broker) {
+        let limits: Vec<_> = broker.limits.iter().collect();
+        for (at, (pattern, limit)) in limits.iter().enumerate() {
+            let path = ["brokers", name, "limits", pattern.as_str()];
+            let wrong = rules::address(pattern).err();
+            let unfit = broker.connector.pattern_problem(pattern).filter(|_| !pattern.is_empty());
+            for (why, hint) in wrong.into_iter().chain(unfit) {
+                self.note_at(&path, (format!("pattern `{}`: {why}", shown(broker, pattern)), hint));
+            }
+            if let Some((other, _)) = limits[..at].iter().find(|(other, _)| tie(pattern, other)) {
+                let wrong = format!(
+                    "pattern `{}` has as many characters besides `*`, and some targets match both",
+                    shown(broker, other)
+                );
+                let hint = "make one of them longer, or name the targets themselves".to_owned();
+                self.note_at(&path, (wrong, hint));
+            }
+            let [first, second, third, fourth] = path;
+            self.check_at(&[first, second, third, fourth, "rate"], rules::rate(&limit.rate));
+        }
+    }
+}
+
+/// The pattern for messages.
+fn shown(broker: &Broker, pattern: &str) -> String {
+    broker.connector.shown(&Destination::new(pattern))
+}

@@ -1,0 +1,219 @@
+//! The turns of limited targets: taken by a call beside the loop, for the jobs that a claim
+//! brought. A job whose turn lies ahead goes back to due for its turn. The turn stands in its state,
+//! so that the job takes no other one at its next claim.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dwell_connectors::{Allow, BrokerConfig, Destination};
+
+use crate::clock::{self, Instant};
+use crate::config::Broker;
+use crate::policy::limit::Turn;
+use crate::store::Store;
+use crate::store::error::StoreError;
+use crate::store::limits::{Limit, TakenTurns};
+use crate::store::queue::claim::ClaimedJob;
+
+/// The longest wait of a job for the answer of a call: jobs that wait hold places of the window.
+const MAX_CALL_WAIT: Duration = Duration::from_millis(250);
+/// The most jobs that wait for a call.
+const MAX_ASKING: usize = 512;
+/// How long a job goes back to due for that got no turn.
+pub(super) const NO_TURN_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest time for which a job goes back to due for its turn: after it the job sees whether its
+/// limit is still the same, so that a limit that was too low does not hold jobs back for ever.
+pub(super) const MAX_TURN_WAIT: Duration = Duration::from_secs(3600);
+
+/// Whether a job may be published now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TurnState {
+    /// No limit applies, or the job has its turn.
+    Free,
+    /// The turn comes then.
+    At(Instant),
+    /// The job needs a turn of this limit.
+    Needed(usize),
+}
+
+/// A job that waits for a turn.
+#[derive(Debug)]
+struct Asking {
+    limit: usize,
+    /// When the job was first ready to be published.
+    since: Instant,
+    lease: Box<ClaimedJob>,
+}
+
+/// A call that was answered.
+pub(super) struct TurnAnswer {
+    /// The limits and the number of turns, in the order of the jobs.
+    asked: Vec<(usize, u64)>,
+    taken: Result<TakenTurns, StoreError>,
+}
+
+/// Jobs, and since when each is ready to be published.
+pub(super) type ReadyJobs = Vec<(Instant, Box<ClaimedJob>)>;
+
+/// The limited targets of one broker.
+pub(super) struct Turns {
+    store: Arc<Store>,
+    broker: Arc<str>,
+    connector: BrokerConfig,
+    /// The patterns and their limits: the first one that matches counts.
+    patterns: Allow,
+    limits: Vec<Limit>,
+    /// Jobs for the next call.
+    asking: Vec<Asking>,
+    /// The jobs of the call without an answer, by limit. None of them is left once they waited too
+    /// long.
+    asked: Vec<Asking>,
+    /// When the call without an answer began.
+    begun: Option<Instant>,
+    /// The log has that calls fail.
+    is_told: bool,
+}
+
+impl Turns {
+    /// `None` if no target of the broker has a limit.
+    pub(super) fn new(store: &Arc<Store>, broker: &Arc<str>, settings: &Broker) -> Option<Self> {
+        let limits = settings.ordered_limits();
+        if limits.is_empty() {
+            return None;
+        }
+        let patterns: Vec<String> =
+            limits.iter().map(|(pattern, _)| (*pattern).to_owned()).collect();
+        let limits = limits
+            .into_iter()
+            .map(|(pattern, limit)| Limit::of_targets(broker, pattern, limit.rate()))
+            .collect();
+        Some(Turns {
+            store: store.clone(),
+            broker: broker.clone(),
+            connector: settings.connector.clone(),
+            patterns: Allow::new(&*settings.connector, &patterns),
+            limits,
+            asking: Vec::new(),
+            asked: Vec::new(),
+            begun: None,
+            is_told: false,
+        })
+    }
+
+    /// Whether the job may be published to this destination now. Dead letters need no turn.
+    pub(super) fn state(&self, to: &Destination, lease: &ClaimedJob, now: Instant) -> TurnState {
+        if lease.state.reason.is_some() {
+            return TurnState::Free;
+        }
+        let Some(limit) = self.patterns.find(&*self.connector, to) else { return TurnState::Free };
+        let (turn, now_us) = (lease.state.turn, self.store.now_us());
+        if !turn.is_good(self.limits[limit].mark(), now_us / 1000) {
+            return TurnState::Needed(limit);
+        }
+        let ahead_us = turn.at_ms().saturating_mul(1000).saturating_sub(now_us);
+        if ahead_us > 0 { TurnState::At(now + clock::micros(ahead_us)) } else { TurnState::Free }
+    }
+
+    /// Has the next call take a turn for this job. Gives the job back if none is to be expected
+    /// soon.
+    pub(super) fn ask(
+        &mut self,
+        limit: usize,
+        since: Instant,
+        lease: Box<ClaimedJob>,
+        now: Instant,
+    ) -> Option<Box<ClaimedJob>> {
+        if self.asking.len() >= MAX_ASKING || self.is_late(now) {
+            return Some(lease);
+        }
+        self.asking.push(Asking { limit, since, lease });
+        None
+    }
+
+    /// Whether the running call takes too long.
+    fn is_late(&self, now: Instant) -> bool {
+        self.begun.is_some_and(|begun| now >= begun + MAX_CALL_WAIT)
+    }
+
+    /// The next call, not running yet. One runs at a time.
+    pub(super) fn next_call(
+        &mut self,
+        now: Instant,
+    ) -> Option<impl Future<Output = TurnAnswer> + use<>> {
+        if self.asking.is_empty() || self.begun.is_some() {
+            return None;
+        }
+        self.begun = Some(now);
+        self.asked = std::mem::take(&mut self.asking);
+        // The jobs of a limit keep their order.
+        self.asked.sort_by_key(|asking| asking.limit);
+        let asked: Vec<(usize, u64)> = self
+            .asked
+            .chunk_by(|one, other| one.limit == other.limit)
+            .map(|jobs| (jobs[0].limit, jobs.len() as u64))
+            .collect();
+        let call: Vec<(Limit, u64)> =
+            asked.iter().map(|(limit, turns)| (self.limits[*limit].clone(), *turns)).collect();
+        let store = self.store.clone();
+        Some(async move {
+            let taken = store.take_turns(&call).await;
+            TurnAnswer { asked, taken }
+        })
+    }
+
+    /// The call was answered: its jobs with their turns, or without them.
+    pub(super) fn answered(&mut self, answer: TurnAnswer) -> Result<ReadyJobs, ReadyJobs> {
+        self.begun = None;
+        let jobs = std::mem::take(&mut self.asked);
+        let TakenTurns { now_us, from_us } = match answer.taken {
+            Ok(taken) => taken,
+            Err(error) => {
+                if !self.is_told && !error.is_told() {
+                    let (broker, hint) = (&*self.broker, error.hint.as_str());
+                    tracing::warn!(broker, %error, hint, "turns of limited targets could not be taken, their jobs wait");
+                }
+                self.is_told = true;
+                return Err(ready(jobs));
+            }
+        };
+        self.is_told = false;
+        let limits = &self.limits;
+        let mut turns = answer.asked.iter().zip(from_us).flat_map(|((limit, turns), from_us)| {
+            let limit = &limits[*limit];
+            (0..*turns).map(move |index| {
+                Turn::new(limit.rate().turn_us(now_us, from_us, index), now_us, limit.mark())
+            })
+        });
+        let mut jobs = ready(jobs);
+        for (_, lease) in &mut jobs {
+            let turn = turns.next().unwrap_or(Turn::NONE);
+            lease.state.turn = turn;
+            lease.token.state.turn = turn;
+        }
+        Ok(jobs)
+    }
+
+    /// When the jobs of the running call have waited too long.
+    #[must_use]
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        let has_jobs = !self.asked.is_empty() || !self.asking.is_empty();
+        self.begun.filter(|_| has_jobs).map(|begun| begun + MAX_CALL_WAIT)
+    }
+
+    /// Takes the jobs that have waited too long for a call.
+    pub(super) fn take_late(&mut self, now: Instant) -> ReadyJobs {
+        if self.is_late(now) { self.drain() } else { ReadyJobs::new() }
+    }
+
+    /// Takes all jobs. The turns of the running call are lost.
+    pub(super) fn drain(&mut self) -> ReadyJobs {
+        let mut jobs = ready(std::mem::take(&mut self.asked));
+        jobs.extend(ready(std::mem::take(&mut self.asking)));
+        jobs
+    }
+}
+
+fn ready(jobs: Vec<Asking>) -> ReadyJobs {
+    jobs.into_iter().map(|Asking { since, lease, .. }| (since, lease)).collect()
+}

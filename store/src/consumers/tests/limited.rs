@@ -1,0 +1,113 @@
+//! Queues with limits: jobs wait for their turns, and nothing else does.
+
+use super::*;
+use crate::policy::limit::Rate;
+
+const SECOND: u64 = 1_000_000;
+
+/// A queue with this rate, and a queue `free` beside.
+async fn limited(rate: Rate) -> Fixture {
+    let fixture = Fixture::new().await;
+    let limits = [("*".to_owned(), Some(rate)), ("free".to_owned(), None)];
+    fixture.store.keep_queue_limits(&limits).await.unwrap();
+    fixture
+}
+
+/// Pops until nothing comes: when each job came, and its id.
+async fn take_all(consumers: &Consumers) -> Vec<(Instant, String)> {
+    let mut taken = Vec::new();
+    loop {
+        let jobs = consumers.pop(&request(4, Duration::from_millis(1500))).await.unwrap().sent();
+        if jobs.is_empty() {
+            return taken;
+        }
+        for job in jobs {
+            assert_eq!(job.state.attempt, 1, "nothing is burned");
+            taken.push((clock::now(), job.id.to_string()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_programs_share_the_turns_of_a_queue() {
+    let fixture = limited(Rate::new(20, SECOND, Some(2))).await;
+    for n in 0..30 {
+        fixture.add(&format!("job-{n}"), Due::In(0)).await;
+    }
+    let settings = Redis::new(fixture.server.url());
+    let store = Store::open(&settings, &["main".to_owned()], Arc::new(Unobserved)).await.unwrap();
+    let (rules, stop) = (LateRules::default(), CancellationToken::new());
+    let other = Consumers::new(Arc::new(store), rules, Arc::new(()), stop);
+    let (mine, theirs) = tokio::join!(take_all(&fixture.consumers), take_all(&other));
+    let mut all = [mine, theirs].concat();
+    all.sort_unstable();
+    let mut ids: Vec<&str> = all.iter().map(|(_, id)| id.as_str()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!((all.len(), ids.len()), (30, 30), "none is lost, none comes twice");
+    let span = all[29].0 - all[0].0;
+    assert!(
+        span >= Duration::from_millis(1350),
+        "28 turns at 20 a second take 1.4 s, not {span:?}"
+    );
+    for (at, (first, _)) in all.iter().enumerate() {
+        let within = all[at..]
+            .iter()
+            .take_while(|(time, _)| *time < *first + Duration::from_secs(1))
+            .count();
+        assert!(within <= 26, "{within} within a second");
+    }
+}
+
+#[tokio::test]
+async fn turns_without_a_job_are_given_back_and_other_queues_do_not_wait() {
+    let fixture = limited(Rate::new(1, 3600 * SECOND, Some(2))).await;
+    for id in ["first", "second"] {
+        fixture.add(id, Due::In(0)).await;
+        let jobs = fixture.pop(100, Duration::ZERO).await.sent();
+        assert_eq!(jobs.len(), 1, "{id}");
+    }
+    fixture.add("third", Due::In(0)).await;
+    assert!(fixture.pop(100, Duration::ZERO).await.is_empty());
+    assert_eq!(fixture.counts().await, [0, 1, 2, 0], "it is ready");
+    let limited = fixture.store.reader.limited().await.unwrap();
+    assert_eq!(limited.len(), 1, "{limited:?}");
+    let named = (limited[0].set.as_str(), limited[0].pattern.as_str(), limited[0].waiting);
+    assert_eq!(named, ("=orders.Close-1", "*", 1));
+
+    let free = NewJob::new(Job::for_queue("free", "x".to_owned()), Due::In(0));
+    fixture.schedule(free.id("free".parse().unwrap())).await;
+    let queues = vec![QUEUE.to_owned(), "free".to_owned()];
+    let asked = PopRequest { queues, ..request(10, Duration::ZERO) };
+    let jobs = fixture.consumers.pop(&asked).await.unwrap().sent();
+    assert_eq!(jobs.iter().map(|job| job.id.as_str()).collect::<Vec<_>>(), ["free"]);
+    assert_eq!(fixture.act(Action::Cancel, "third").await, Verdict::Cancelled);
+}
+
+#[tokio::test]
+async fn a_pop_that_waits_is_woken_by_the_next_turn() {
+    let fixture = limited(Rate::new(2, SECOND, Some(1))).await;
+    for id in ["first", "second"] {
+        fixture.add(id, Due::In(0)).await;
+    }
+    let begun = clock::now();
+    assert_eq!(fixture.pop(1, Duration::ZERO).await.sent().len(), 1);
+    assert!(fixture.pop(1, Duration::ZERO).await.is_empty());
+    assert_eq!(fixture.pop(1, Duration::from_secs(20)).await.sent().len(), 1);
+    let waited = begun.elapsed();
+    let (least, most) = (Duration::from_millis(450), Duration::from_secs(5));
+    assert!((least..most).contains(&waited), "{waited:?}");
+}
+
+#[tokio::test]
+async fn the_namespace_keeps_the_limits_of_those_who_declare_them() {
+    let fixture = limited(Rate::new(7, SECOND, None)).await;
+    let settings = Redis::new(fixture.server.url());
+    let other = Store::attach(&settings).await.unwrap();
+    let rate = |queue: &str| other.limit_of_queue(queue).map(|limit| limit.rate());
+    assert_eq!((rate(QUEUE), rate("free")), (Some(Rate::new(7, SECOND, None)), None));
+    fixture.store.keep_queue_limits(&[("*".to_owned(), None)]).await.unwrap();
+    assert!(fixture.store.limit_of_queue(QUEUE).is_none());
+    other.reread().await.unwrap();
+    assert!(other.limit_of_queue(QUEUE).is_none());
+}

@@ -1,0 +1,67 @@
+//! The turns of limited queues: a call hands out as many jobs as have their turns.
+
+use std::time::Duration;
+
+use super::Consumers;
+use super::asking::{Answer, Asking};
+use super::watch::Call;
+use crate::clock;
+use crate::store::limits::Limit;
+
+/// The bounds of the wait before Redis is asked for turns again: other programs may give some back.
+const MIN_WAIT: Duration = Duration::from_millis(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
+
+/// The turns that a call took.
+pub(super) struct TakenTurns {
+    limit: Limit,
+    turns: usize,
+}
+
+impl Consumers {
+    /// Takes turns for these pops, where their queue has a limit. Those without a turn find no job,
+    /// and leave; the others ask for as many jobs as have turns. `None` without a limit.
+    pub(super) async fn take_turns(
+        &self,
+        call: &Call,
+        pops: &mut Vec<Asking>,
+    ) -> Option<TakenTurns> {
+        let limit = self.inner.store.limit_of_queue(call.queue())?;
+        let asked: usize = pops.iter().map(|pop| pop.limits.most).sum();
+        let (turns, wait) = match self.inner.store.take_turns_now(&limit, asked).await {
+            Ok(taken) => taken,
+            Err(error) => {
+                pops.drain(..).for_each(|pop| pop.answer(Err(error.clone())));
+                return Some(TakenTurns { limit, turns: 0 });
+            }
+        };
+        if turns < asked {
+            call.limited_until(Some(clock::now() + wait.clamp(MIN_WAIT, MAX_WAIT)));
+        }
+        let mut left = turns;
+        for mut pop in std::mem::take(pops) {
+            pop.limits.most = pop.limits.most.min(left);
+            left -= pop.limits.most;
+            if pop.limits.most == 0 {
+                pop.answer(Ok(Answer::NoneDue));
+            } else {
+                pops.push(pop);
+            }
+        }
+        Some(TakenTurns { limit, turns })
+    }
+
+    /// Gives back the turns for which the call found no job. An error loses them.
+    pub(super) async fn give_turns_back(&self, call: &Call, taken: &TakenTurns, used: usize) {
+        let unused = taken.turns.saturating_sub(used);
+        if unused == 0 {
+            return;
+        }
+        match self.inner.store.give_turns_back(&taken.limit, unused).await {
+            Ok(()) => call.limited_until(None),
+            Err(error) => {
+                tracing::debug!(%error, queue = call.queue(), "turns were not given back");
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The limits of queues. The namespace keeps them beside its description, so that each program that
+//! pops obeys them, whatever its settings say. Where there is none, nobody asks Redis for any.
+
+use std::time::Duration;
+
+use super::answer::Items;
+use super::error::StoreError;
+use super::limits::Limit;
+use super::meta::{self, QueueLimit};
+use super::namespace::Namespace;
+use super::schedules::pattern::fits;
+use crate::clock;
+
+const SCRIPT: &str = include_str!("scripts/limit_now.lua");
+
+impl Namespace {
+    /// The limit of this queue.
+    #[must_use]
+    pub fn limit_of_queue(&self, queue: &str) -> Option<Limit> {
+        let limits = self.queue_limits.read();
+        let (pattern, rate) = limits.iter().find(|(pattern, _)| fits(queue, pattern))?;
+        rate.map(|rate| Limit::of_queue(queue, pattern, rate))
+    }
+
+    /// Whether any queue has a limit, as far as this store knows.
+    #[must_use]
+    pub fn has_queue_limits(&self) -> bool {
+        !self.queue_limits.read().is_empty()
+    }
+
+    /// Keeps the limits of these names and patterns, `None` for those without one. Others stay as
+    /// they are. Calls Redis only where something changes.
+    pub async fn keep_queue_limits(&self, declared: &[QueueLimit]) -> Result<(), StoreError> {
+        let known = self.queue_limits.read().clone();
+        if known.is_empty() && declared.iter().all(|(_, rate)| rate.is_none()) {
+            return Ok(());
+        }
+        let changed: Vec<&QueueLimit> =
+            declared.iter().filter(|limit| !known.contains(limit)).collect();
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let mut command = redis::cmd("HSET");
+        command.arg(self.keys.meta());
+        for (pattern, rate) in changed {
+            command.arg(meta::limit_field(pattern)).arg(meta::limit_text(*rate));
+        }
+        self.link.command("HSET meta", &command).await?;
+        self.rejoin().await
+    }
+
+    /// Takes the turns of this limit that are there now, up to so many. Returns their number, and
+    /// after how long there is another one.
+    pub async fn take_turns_now(
+        &self,
+        limit: &Limit,
+        most: usize,
+    ) -> Result<(usize, Duration), StoreError> {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let (turns, wait_us) = self.call_limit(limit, most).await?;
+        Ok((usize::try_from(turns).unwrap_or(0), clock::micros(wait_us)))
+    }
+
+    /// Gives turns back for which there was no job.
+    pub async fn give_turns_back(&self, limit: &Limit, turns: usize) -> Result<(), StoreError> {
+        let turns = i64::try_from(turns).unwrap_or(i64::MAX);
+        self.call_limit(limit, -turns).await.map(drop)
+    }
+
+    async fn call_limit(&self, limit: &Limit, turns: i64) -> Result<(i64, i64), StoreError> {
+        let mut command = redis::cmd("EVAL");
+        command.arg(SCRIPT).arg(1).arg(self.keys.limits());
+        command.arg(limit.name()).arg(turns).arg(limit.rate().to_string());
+        let mut items = Items::new("limit_now", self.link.command("limit_now", &command).await?)?;
+        Ok((items.int()?, items.int()?))
+    }
+}

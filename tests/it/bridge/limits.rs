@@ -1,0 +1,125 @@
+//! Targets with limits: their jobs wait for turns, and nothing else does.
+
+use std::time::Duration;
+
+use dwell_connectors::Message;
+
+use super::environment::{ALL, Environment, action, attempts, instance, late_ms, to};
+use crate::support::wait_until;
+
+/// 100 a second, one at a time.
+const RATE: [(&str, &str); 2] = [
+    ("brokers.main.limits.\"orders.a\".rate", "100/s"),
+    ("brokers.main.limits.\"orders.a\".burst", "1"),
+];
+/// Many jobs for one window, and places for few.
+const SMALL: [(&str, &str); 2] = [("delivery.max_in_flight", "32"), ("redis.buckets", "4")];
+
+fn jobs(topic: &str, count: usize, delay: &str) -> Vec<Message> {
+    (0..count).map(|n| to(topic, &format!("{topic}-{n}"), delay)).collect()
+}
+
+/// When the messages arrived, ms, in order.
+fn times(messages: &[Message]) -> Vec<i64> {
+    let mut times: Vec<i64> =
+        messages.iter().map(|message| message.timestamp_ms.unwrap()).collect();
+    times.sort_unstable();
+    times
+}
+
+/// The most of these times that lie within so many ms.
+fn most_within(times: &[i64], span_ms: i64) -> usize {
+    let from = |at: usize| times[at..].iter().take_while(|time| **time < times[at] + span_ms);
+    (0..times.len()).map(|at| from(at).count()).max().unwrap_or_default()
+}
+
+fn ids(messages: &[Message]) -> usize {
+    let mut ids: Vec<&[u8]> = messages.iter().map(|message| &message.body[..]).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids.len()
+}
+
+#[tokio::test]
+async fn two_instances_share_the_turns_of_a_target_and_no_other_waits() {
+    let mut env = Environment::idle(Default::default(), &[&RATE[..], &SMALL[..]].concat()).await;
+    env.run(ALL).await;
+    let (other, other_metrics) = instance(&env.settings, ALL).await;
+    for job in jobs("orders.a", 300, "1s").into_iter().chain(jobs("orders.b", 50, "1500ms")) {
+        env.send(job);
+    }
+    env.taken().await;
+    let free = env.arrived("orders.b", 50).await;
+    assert!(env.broker.published("orders.a").len() < 200, "the others still wait");
+    let store = env.store().await;
+    let limited = store.limited().await.unwrap();
+    assert_eq!(limited.len(), 1, "{limited:?}");
+    assert_eq!((limited[0].set.as_str(), limited[0].pattern.as_str()), ("main", "orders.a"));
+    assert!((1..=300).contains(&limited[0].waiting), "{limited:?}");
+
+    let came = env.arrived("orders.a", 300).await;
+    assert_eq!(env.until_empty().await, 0);
+    assert_eq!((came.len(), ids(&came), ids(&free)), (300, 300, 50), "none lost, none twice");
+    assert_eq!(attempts(&came), [1; 300], "nothing is burned");
+    let late = free.iter().map(late_ms).max();
+    assert!(late.is_some_and(|late| late < 500), "{late:?}");
+    let times = times(&came);
+    let span = times[299] - times[0];
+    assert!((2_900..6_000).contains(&span), "300 at 100 a second take 3 s, not {span} ms");
+    // A turn may be used late, never early.
+    let most = most_within(&times, 1000);
+    assert!(most <= 140, "{most} within a second");
+    wait_until("nothing waits for its turn", async || {
+        store.limited().await.unwrap().is_empty().then_some(())
+    })
+    .await;
+    drop((other, other_metrics));
+}
+
+#[tokio::test]
+async fn lateness_counts_from_the_turn() {
+    let env = Environment::start(&RATE).await;
+    jobs("orders.a", 150, "0").into_iter().for_each(|job| env.send(job));
+    let came = env.arrived("orders.a", 150).await;
+    assert!(came.iter().map(late_ms).max().is_some_and(|late| late >= 1_400), "they waited");
+    env.until_metric("dwell_lateness_seconds_count", 150.0).await;
+    assert!(env.metric("dwell_lateness_seconds_sum") < 20.0, "far less than they waited together");
+}
+
+#[tokio::test]
+async fn the_jobs_of_a_killed_instance_have_their_turns() {
+    let mut env = Environment::start(&RATE).await;
+    jobs("orders.a", 200, "0").into_iter().for_each(|job| env.send(job));
+    env.arrived("orders.a", 20).await;
+    env.taken().await;
+    env.crash();
+    env.run(ALL).await;
+    env.broker.wait_published("orders.a", 200, Duration::from_secs(40)).await;
+    assert_eq!(env.until_empty().await, 0);
+    assert_eq!(ids(&env.broker.published("orders.a")), 200, "none is lost");
+}
+
+#[tokio::test]
+async fn a_job_that_waits_for_its_turn_is_cancelled_and_fired_like_any_other() {
+    let set = [
+        ("brokers.main.limits.\"orders.a\".rate", "20/m"),
+        ("brokers.main.limits.\"orders.a\".burst", "1"),
+    ];
+    let env = Environment::start(&set).await;
+    jobs("orders.a", 3, "0").into_iter().for_each(|job| env.send(job));
+    env.arrived("orders.a", 1).await;
+    let left = |came: &[Message]| {
+        (0..3)
+            .map(|n| format!("orders.a-{n}"))
+            .filter(|id| came.iter().all(|message| message.body != id.as_bytes()))
+            .collect::<Vec<_>>()
+    };
+    let waiting = left(&env.broker.published("orders.a"));
+    env.send(action("fire", &waiting[0]));
+    env.send(action("cancel", &waiting[1]));
+    assert_eq!(env.until_empty().await, 0);
+    let came = env.broker.published("orders.a");
+    assert_eq!((came.len(), left(&came)), (2, vec![waiting[1].clone()]));
+    let times = times(&came);
+    assert!(times[1] - times[0] >= 2_950, "the fired one waits all the same: {times:?}");
+}
