@@ -6,15 +6,18 @@
 //! ends. An entry without a job is harmless. A job without an entry ends when it is fetched, when
 //! its lease ends, or when a caller looks at the dead jobs of its queue.
 
+mod judged;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use redis::{Pipeline, Value};
 
-use crate::events::{Facts, JobEvent, Observer, Settled};
-use crate::job::{DeadReason, Job, JobId, Target};
+use self::judged::{Death, Ending, Expiring, Judged, UNREADABLE_RETRY_MS, tell};
+use crate::events::Observer;
+use crate::job::{JobId, Target};
+use crate::policy::expiry;
 use crate::policy::late::LateRules;
-use crate::policy::{Fate, expiry};
 use crate::store::answer::{Items, score};
 use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
@@ -27,16 +30,8 @@ use crate::store::scripts::Name;
 const SPARE_ENTRIES: i64 = 1024;
 /// The number of entries that one read fetches.
 const ENTRIES_PER_READ: usize = 512;
-/// The time to the next look at an entry whose job cannot be read, ms.
-const UNREADABLE_RETRY_MS: i64 = 3_600_000;
 /// The time to the next look at an entry whose record changed meanwhile, ms.
 const CHANGED_RETRY_MS: i64 = 1000;
-/// The time to the next look at a job with an expiry that is out: its end gives it back, or the job
-/// is gone by then. ms.
-const OUT_RETRY_MS: i64 = 20_000;
-/// The time to the next look at a dead job with an expiry, ms. A requeue has it looked at, at once.
-const DEAD_RETRY_MS: i64 = 86_400_000;
-
 /// The state of the index of a bucket.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EndsSnapshot {
@@ -57,48 +52,6 @@ pub struct Over {
     pub generation: Generation,
     /// Bytes of the record, or of the body, which is nearly all of it.
     pub size: usize,
-}
-
-/// A job that leaves or dies: an argument of `end.lua`.
-struct Ending {
-    id: JobId,
-    set: String,
-    generation: Generation,
-    size: usize,
-    death: Option<Death>,
-}
-
-/// The end of a job that waits, judged by its state.
-struct Death {
-    /// The state that was read; empty: none.
-    read: Vec<u8>,
-    /// The state that the job dies with; `None`: the job leaves.
-    state: Option<State>,
-    job: Job,
-    attempt: u32,
-    due_ms: i64,
-}
-
-/// A job with an expiry.
-struct Expiring {
-    id: JobId,
-    generation: Generation,
-    size: usize,
-    job: Job,
-    /// The state of a job that has none.
-    fresh: Option<State>,
-}
-
-/// What becomes of a job with an expiry, and of its entry.
-enum Judged {
-    Ends(Box<Ending>),
-    RecheckAt(JobId, i64),
-}
-
-impl From<Over> for Ending {
-    fn from(Over { id, queue, generation, size }: Over) -> Self {
-        Ending { id, set: DueSet::Queue(&queue).to_string(), generation, size, death: None }
-    }
 }
 
 /// The state of an index entry, by the record of its id.
@@ -388,76 +341,6 @@ fn calls_of(mut jobs: &[Ending]) -> Vec<&[Ending]> {
         jobs = more;
     }
     calls
-}
-
-impl Expiring {
-    /// What becomes of the job. `read`: its state, empty if it has none. `due_ms`: when it is due,
-    /// if it waits.
-    fn judged(
-        self,
-        read: Vec<u8>,
-        (due_ms, is_dead): (Option<i64>, bool),
-        rules: LateRules,
-        now_ms: i64,
-    ) -> Judged {
-        let Expiring { id, generation, size, job, fresh } = self;
-        let after = |ms: i64| now_ms.saturating_add(ms);
-        if is_dead {
-            return Judged::RecheckAt(id, after(DEAD_RETRY_MS));
-        }
-        let Some(due_ms) = due_ms else { return Judged::RecheckAt(id, after(OUT_RETRY_MS)) };
-        let state = match read.is_empty() {
-            true => fresh.map(|fresh| State { due_ms, ..fresh }),
-            false => State::decode(&read).ok(),
-        };
-        let Some(state) = state else {
-            return Judged::RecheckAt(id, after(UNREADABLE_RETRY_MS));
-        };
-        // A dying job waits for its dead letter.
-        if state.reason.is_some() {
-            return Judged::RecheckAt(id, after(OUT_RETRY_MS));
-        }
-        let next = state.clone().in_flight();
-        let died = match expiry::swept(&job, next.progress(), rules, now_ms) {
-            Some(Fate::Die { reason, error, .. } | Fate::Bury { reason, error }) => {
-                let last_error = record::short_error(&error).to_owned();
-                Some(State { reason: Some(reason), last_error, ..state.clone() })
-            }
-            Some(_) => None,
-            None => {
-                let expires_ms = expiry::expires_ms(&job, state.progress());
-                // Without an expiry: an action may begin another one.
-                let at_ms = expires_ms.unwrap_or_else(|| after(DEAD_RETRY_MS));
-                return Judged::RecheckAt(id, at_ms);
-            }
-        };
-        let set = DueSet::of(&job).to_string();
-        let (attempt, due_ms) = (state.attempt, state.due_ms);
-        let death = Some(Death { read, state: died, job, attempt, due_ms });
-        Judged::Ends(Box::new(Ending { id, set, generation, size, death }))
-    }
-}
-
-/// Tells of a job that died or was dropped. The dead letter of a job of a broker is still to come,
-/// and tells of the death then. An end of its own is silent.
-fn tell(ended: &Ending, observer: &dyn Observer) {
-    let Some(Death { state, job, attempt, due_ms, .. }) = &ended.death else { return };
-    let facts = Facts::of(job, *attempt, *due_ms);
-    let (set, id) = (Some(DueSet::of(job)), &ended.id);
-    match state {
-        Some(state) if job.queue().is_some() => {
-            let reason = state.reason.unwrap_or(DeadReason::Expired);
-            let error = &state.last_error;
-            observer.observe(&JobEvent::Dead { set, id, reason, error, facts });
-        }
-        Some(_) => {}
-        None => {
-            observer.observe(&JobEvent::Dropped { set: DueSet::of(job), id });
-            if job.queue().is_none() {
-                observer.observe(&JobEvent::Settled { set, id, end: Settled::Dropped, facts });
-            }
-        }
-    }
 }
 
 /// The state of an index entry at this time, by the record of its id.

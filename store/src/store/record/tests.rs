@@ -290,11 +290,11 @@ fn every_reason_has_a_code_of_its_own() {
 
 #[test]
 fn a_reason_that_a_later_version_wrote_is_a_death_too() {
-    for code in 6..=u8::MAX {
+    for code in 7..=u8::MAX {
         assert_eq!(reason_of_code(code), Some(DeadReason::Unknown), "{code}");
     }
     let mut bytes = unhex(STATE_V1);
-    (bytes[1], bytes[FIXED_STATE_BYTES - 1]) = (0, 6);
+    (bytes[1], bytes[FIXED_STATE_BYTES - 1]) = (0, 7);
     let state = State::decode(&bytes).unwrap();
     let attempt = state.attempt;
     let state = State::decode(&state.in_flight().encode()).unwrap();
@@ -501,7 +501,11 @@ fn the_scripts_know_the_codes_of_reasons() {
     for (script, line) in [
         (
             include_str!("../scripts/acknowledge.lua"),
-            format!("local REASON_FAILED = {}\n", code(DeadReason::Failed)),
+            format!(
+                "local REASON_FAILED, REASON_EXPIRED = {}, {}\n",
+                code(DeadReason::Failed),
+                code(DeadReason::Expired)
+            ),
         ),
         (
             include_str!("../scripts/fsck_jobs.lua"),

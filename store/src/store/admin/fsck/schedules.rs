@@ -15,11 +15,12 @@ use crate::store::schedules::{Read, look};
 impl Fsck<'_> {
     /// Judges the three keys of a bucket.
     pub(super) async fn schedules(&mut self, bucket: u16) -> Result<(), StoreError> {
-        let keys = self.store.keys.schedule_keys(bucket).clone();
-        let commands = ["ZSCAN", "HSCAN", "HSCAN"];
-        let leftovers =
-            [Some(Problem::IndexWithoutRecord), Some(Problem::StateWithoutRecord), None];
-        for ((key, command), leftover) in keys.iter().zip(commands).zip(leftovers) {
+        let keys = self.store.keys.clone();
+        for (key, command, leftover) in [
+            (keys.schedule_times(bucket), "ZSCAN", Some(Problem::IndexWithoutRecord)),
+            (keys.schedule_states(bucket), "HSCAN", Some(Problem::StateWithoutRecord)),
+            (keys.schedules(bucket), "HSCAN", None),
+        ] {
             let mut scan = Scan::of(command, key);
             while let Some(page) = scan.next(&self.store.link).await? {
                 // A name, then a value or a score.

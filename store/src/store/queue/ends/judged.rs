@@ -1,0 +1,129 @@
+//! What becomes of a job whose end or expiry has come, judged by its state.
+
+use super::Over;
+use crate::events::{Facts, JobEvent, Observer, Settled};
+use crate::job::{DeadReason, Job, JobId};
+use crate::policy::late::LateRules;
+use crate::policy::{Fate, expiry};
+use crate::store::due_set::DueSet;
+use crate::store::record::{self, Generation, State};
+
+/// The time to the next look at an entry whose job cannot be read, ms.
+pub(super) const UNREADABLE_RETRY_MS: i64 = 3_600_000;
+/// The time to the next look at a job with an expiry that is out: its end gives it back, or the job
+/// is gone by then. ms.
+const OUT_RETRY_MS: i64 = 20_000;
+/// The time to the next look at a dead job with an expiry, ms. A requeue has it looked at, at once.
+const DEAD_RETRY_MS: i64 = 86_400_000;
+
+/// A job that leaves or dies: an argument of `end.lua`.
+pub(super) struct Ending {
+    pub(super) id: JobId,
+    pub(super) set: String,
+    pub(super) generation: Generation,
+    pub(super) size: usize,
+    pub(super) death: Option<Death>,
+}
+
+/// The end of a job that waits, judged by its state.
+pub(super) struct Death {
+    /// The state that was read; empty: none.
+    pub(super) read: Vec<u8>,
+    /// The state that the job dies with; `None`: the job leaves.
+    pub(super) state: Option<State>,
+    pub(super) job: Job,
+    pub(super) attempt: u32,
+    pub(super) due_ms: i64,
+}
+
+/// A job with an expiry.
+pub(super) struct Expiring {
+    pub(super) id: JobId,
+    pub(super) generation: Generation,
+    pub(super) size: usize,
+    pub(super) job: Job,
+    /// The state of a job that has none.
+    pub(super) fresh: Option<State>,
+}
+
+/// What becomes of a job with an expiry, and of its entry.
+pub(super) enum Judged {
+    Ends(Box<Ending>),
+    RecheckAt(JobId, i64),
+}
+
+impl From<Over> for Ending {
+    fn from(Over { id, queue, generation, size }: Over) -> Self {
+        Ending { id, set: DueSet::Queue(&queue).to_string(), generation, size, death: None }
+    }
+}
+
+impl Expiring {
+    /// What becomes of the job. `read`: its state, empty if it has none. `due_ms`: when it is due,
+    /// if it waits.
+    pub(super) fn judged(
+        self,
+        read: Vec<u8>,
+        (due_ms, is_dead): (Option<i64>, bool),
+        rules: LateRules,
+        now_ms: i64,
+    ) -> Judged {
+        let Expiring { id, generation, size, job, fresh } = self;
+        let after = |ms: i64| now_ms.saturating_add(ms);
+        if is_dead {
+            return Judged::RecheckAt(id, after(DEAD_RETRY_MS));
+        }
+        let Some(due_ms) = due_ms else { return Judged::RecheckAt(id, after(OUT_RETRY_MS)) };
+        let state = match read.is_empty() {
+            true => fresh.map(|fresh| State { due_ms, ..fresh }),
+            false => State::decode(&read).ok(),
+        };
+        let Some(state) = state else {
+            return Judged::RecheckAt(id, after(UNREADABLE_RETRY_MS));
+        };
+        // A dying job waits for its dead letter.
+        if state.reason.is_some() {
+            return Judged::RecheckAt(id, after(OUT_RETRY_MS));
+        }
+        let next = state.clone().in_flight();
+        let died = match expiry::swept(&job, next.progress(), rules, now_ms) {
+            Some(Fate::Die { reason, error, .. } | Fate::Bury { reason, error }) => {
+                let last_error = record::short_error(&error).to_owned();
+                Some(State { reason: Some(reason), last_error, ..state.clone() })
+            }
+            Some(_) => None,
+            None => {
+                let expires_ms = expiry::expires_ms(&job, state.progress());
+                // Without an expiry: an action may begin another one.
+                let at_ms = expires_ms.unwrap_or_else(|| after(DEAD_RETRY_MS));
+                return Judged::RecheckAt(id, at_ms);
+            }
+        };
+        let set = DueSet::of(&job).to_string();
+        let (attempt, due_ms) = (state.attempt, state.due_ms);
+        let death = Some(Death { read, state: died, job, attempt, due_ms });
+        Judged::Ends(Box::new(Ending { id, set, generation, size, death }))
+    }
+}
+
+/// Tells of a job that died or was dropped. The dead letter of a job of a broker is still to come,
+/// and tells of the death then. An end of its own is silent.
+pub(super) fn tell(ended: &Ending, observer: &dyn Observer) {
+    let Some(Death { state, job, attempt, due_ms, .. }) = &ended.death else { return };
+    let facts = Facts::of(job, *attempt, *due_ms);
+    let (set, id) = (Some(DueSet::of(job)), &ended.id);
+    match state {
+        Some(state) if job.queue().is_some() => {
+            let reason = state.reason.unwrap_or(DeadReason::Expired);
+            let error = &state.last_error;
+            observer.observe(&JobEvent::Dead { set, id, reason, error, facts });
+        }
+        Some(_) => {}
+        None => {
+            observer.observe(&JobEvent::Dropped { set: DueSet::of(job), id });
+            if job.queue().is_none() {
+                observer.observe(&JobEvent::Settled { set, id, end: Settled::Dropped, facts });
+            }
+        }
+    }
+}
