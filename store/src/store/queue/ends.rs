@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use redis::{Pipeline, Value};
 
-use self::judged::{Death, Ending, Expiring, Judged, UNREADABLE_RETRY_MS, tell};
+use self::judged::{DEAD_RETRY_MS, Death, Ending, Expiring, Judged, UNREADABLE_RETRY_MS, tell};
 use crate::events::Observer;
 use crate::job::{JobId, Target};
 use crate::policy::expiry;

@@ -14,7 +14,7 @@ pub(super) const UNREADABLE_RETRY_MS: i64 = 3_600_000;
 /// is gone by then. ms.
 const OUT_RETRY_MS: i64 = 20_000;
 /// The time to the next look at a dead job with an expiry, ms. A requeue has it looked at, at once.
-const DEAD_RETRY_MS: i64 = 86_400_000;
+pub(super) const DEAD_RETRY_MS: i64 = 86_400_000;
 
 /// A job that leaves or dies: an argument of `end.lua`.
 pub(super) struct Ending {
