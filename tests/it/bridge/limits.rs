@@ -29,7 +29,7 @@ fn times(messages: &[Message]) -> Vec<i64> {
 
 /// The most of these times that lie within so many ms.
 fn most_within(times: &[i64], span_ms: i64) -> usize {
-    let from = |at: usize| times[at..].iter().take_while(|time| **time < times[at] + span_ms);
+    let from = |at: usize| times[at..].iter().take_while(move |time| **time < times[at] + span_ms);
     (0..times.len()).map(|at| from(at).count()).max().unwrap_or_default()
 }
 
