@@ -80,7 +80,7 @@ enum Command {
     /// Schedule a dead job again, with attempts from 1; or move the jobs of a broker to another
     Requeue(requeue::Args),
     /// Store, show, pause or preview a recurring schedule, directly on Redis
-    Schedule(schedule::Args),
+    Schedule(Box<schedule::Args>),
     /// List recurring schedules by id, directly from Redis
     Schedules(schedules::Args),
     /// Print the JSON Schema of the settings

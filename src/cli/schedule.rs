@@ -135,7 +135,7 @@ fn reason(text: &str) -> Result<String, String> {
 /// Stores the schedule where there are times, else shows or changes it.
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     // Before anything is stored.
-    let from_ms = args.from_ms()?;
+    let from_ms = args.moment()?;
     let Some(id) = &args.id else { return preview(common, args, from_ms) };
     let settings = common.settings()?;
     let store = Store::attach(&settings.redis).await?;
@@ -195,7 +195,7 @@ impl Args {
     }
 
     /// The moment after which next times are printed.
-    fn from_ms(&self) -> Result<Option<i64>, Stop> {
+    fn moment(&self) -> Result<Option<i64>, Stop> {
         let moment = |text: &String| moment_ms("from", text, self.zone.as_deref());
         self.from.as_ref().map(moment).transpose().map_err(|why| refused(&why))
     }

@@ -56,13 +56,11 @@ pub(super) async fn run(
     Ok(Exit::Ok)
 }
 
-/// The fields of the request, each named as a `delay-*` header without its prefix, and a message of
-/// the rest.
-fn request(
-    args: &Args,
-    id: &JobId,
-    max_body: u64,
-) -> Result<(Vec<(&'static str, String)>, Message), Stop> {
+/// Fields of a request, each named as a `delay-*` header without its prefix.
+type Fields = Vec<(&'static str, String)>;
+
+/// The fields of the request, and a message of the rest.
+fn request(args: &Args, id: &JobId, max_body: u64) -> Result<(Fields, Message), Stop> {
     let job = args.job.clone();
     let mut fields = args.times();
     fields.extend(given([

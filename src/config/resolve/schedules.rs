@@ -48,7 +48,7 @@ impl Resolver<'_> {
             if self.is_told(&key_of("schedule")) {
                 schedule.leave_out("schedule");
             }
-            let is_routed = !ROUTE.iter().any(|setting| self.is_told(&key_of(*setting)));
+            let is_routed = !ROUTE.iter().any(|setting| self.is_told(&key_of(setting)));
             let is_all = |_: &str, rejection: &Rejection| {
                 is_decided && is_routed || rejection.is_of_schedule()
             };

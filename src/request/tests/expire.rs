@@ -8,11 +8,14 @@ fn expire(value: &str, more: &[(&str, &str)], rules: &RequestRules) -> Option<Ex
     scheduled(&message(&headers), rules).job.expire
 }
 
+/// Names and values.
+type Headers<'a> = &'a [(&'a str, &'a str)];
+
 #[test]
 fn an_expiry_is_a_duration_or_a_time() {
     let rules = rules(Kind::Nats);
     let zone = ("delay-time-zone", "Europe/Berlin");
-    let cases: [(&str, &[(&str, &str)], Expire); 7] = [
+    let cases: [(&str, Headers<'_>, Expire); 7] = [
         ("1h", &[], Expire::After(3_600_000)),
         ("5000", &[], Expire::After(5000)),
         ("PT15M", &[], Expire::After(900_000)),

@@ -9,6 +9,9 @@ fn spread(spread: &str, more: &[(&str, &str)]) -> Message {
     message(&[&[("delay-spread", spread)], more].concat())
 }
 
+/// Names and values.
+type Headers<'a> = &'a [(&'a str, &'a str)];
+
 #[test]
 fn the_stated_time_is_moved_by_the_id() {
     let mut rules = rules(Kind::Nats);
@@ -49,7 +52,7 @@ fn a_generated_id_moves_its_job_too() {
 #[test]
 fn the_whole_spread_is_within_the_longest_delay() {
     let rules = rules(Kind::Nats);
-    let cases: &[(&[(&str, &str)], &str, bool)] = &[
+    let cases: &[(Headers<'_>, &str, bool)] = &[
         (&[("delay-for", "365d")], "1d", true),
         (&[("delay-for", "365d1ms")], "1d", false),
         (&[("delay-until", "2027-02-01T11:55:00Z")], "5m", true),

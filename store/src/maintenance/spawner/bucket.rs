@@ -61,7 +61,7 @@ impl<'a> Bucket<'a> {
         let now_ms = self.spawner.store.now_ms();
         Look {
             bucket: self.number,
-            from_ms: self.known.from_ms(now, now_ms),
+            from_ms: self.known.begin_look(now, now_ms),
             to_ms: now_ms + lead_ms(),
             skip: 0,
             most: LOOK_SCHEDULES,

@@ -33,7 +33,7 @@ pub(super) struct Known {
 
 impl Known {
     /// A look begins: from which next time on, epoch ms; `None`: at the first.
-    pub(super) fn from_ms(&mut self, now: Instant, now_ms: i64) -> Option<i64> {
+    pub(super) fn begin_look(&mut self, now: Instant, now_ms: i64) -> Option<i64> {
         if self.all_at.is_none_or(|all_at| all_at <= now) {
             self.look_at_all();
         }
@@ -103,20 +103,20 @@ mod tests {
     fn schedules_that_are_left_alone_stand_before_no_others_and_are_looked_at_again() {
         let (mut known, now) = (Known::default(), clock::now());
         let head = |next_ms| Head { id: JobId::new("a").unwrap(), next_ms };
-        assert_eq!(known.from_ms(now, 100_000), None);
+        assert_eq!(known.begin_look(now, 100_000), None);
         known.leave_alone(head(7), now);
         known.leave_alone(head(7), now + LEFT_ALONE / 2);
         assert!(known.is_left_alone(&head(7)));
         // Another instance made an occurrence, and the next one is due.
         assert!(!known.is_left_alone(&head(8)));
-        assert_eq!(known.from_ms(now + LEFT_ALONE / 2, 100_000), Some(95_000));
+        assert_eq!(known.begin_look(now + LEFT_ALONE / 2, 100_000), Some(95_000));
         // Of another one that is long due, a part was made.
         known.look_from_first();
-        assert_eq!(known.from_ms(now + LEFT_ALONE / 2, 100_000), None);
+        assert_eq!(known.begin_look(now + LEFT_ALONE / 2, 100_000), None);
         assert!(known.is_left_alone(&head(7)));
-        assert_eq!(known.from_ms(now + LEFT_ALONE / 2, 100_000), Some(95_000));
+        assert_eq!(known.begin_look(now + LEFT_ALONE / 2, 100_000), Some(95_000));
         assert_eq!(known.all_at(), Some(now + LEFT_ALONE));
-        assert_eq!(known.from_ms(now + LEFT_ALONE, 110_000), None);
+        assert_eq!(known.begin_look(now + LEFT_ALONE, 110_000), None);
         assert!(!known.is_left_alone(&head(7)));
     }
 

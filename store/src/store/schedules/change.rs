@@ -148,6 +148,9 @@ pub(in crate::store) fn read_result(bucket: u16, items: &mut Items) -> Result<To
     Ok(Told { result, word, due_ms, taken, wake_up })
 }
 
+/// The verdict and due time of a request, epoch ms, and the wake-up that it caused.
+pub(in crate::store) type Answered = (Verdict, Option<i64>, Option<WakeUp>);
+
 impl Told {
     /// The result of a change without a request.
     pub(in crate::store) fn changed(self, change: &Change) -> Result<Changed, StoreError> {
@@ -180,11 +183,8 @@ impl Told {
         self.result == "refused"
     }
 
-    /// The verdict and due time of a request, epoch ms, and the wake-up that it caused. `None`: the
-    /// schedule, or the job that has its id, is of others.
-    pub(in crate::store) fn answered(
-        self,
-    ) -> Result<Option<(Verdict, Option<i64>, Option<WakeUp>)>, StoreError> {
+    /// The answer to a request. `None`: the schedule, or the job that has its id, is of others.
+    pub(in crate::store) fn answered(self) -> Result<Option<Answered>, StoreError> {
         match self.result.as_str() {
             "done" | "before" | "conflict" => match Verdict::parse(&self.word) {
                 Some(verdict) => Ok(Some((verdict, self.due_ms, self.wake_up))),

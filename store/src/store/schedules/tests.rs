@@ -37,7 +37,13 @@ impl Fixture {
     }
 
     async fn read(&self) -> Read {
-        self.store.schedules.read(0, &[self.id.clone()]).await.unwrap().remove(0).unwrap()
+        self.store
+            .schedules
+            .read(0, std::slice::from_ref(&self.id))
+            .await
+            .unwrap()
+            .remove(0)
+            .unwrap()
     }
 
     async fn change(&self, change: Change) -> Changed {
@@ -165,7 +171,7 @@ async fn only_an_occurrence_of_the_schedule_is_taken_out() {
     let fixture = Fixture::new().await;
     let removed = fixture.change(removal(&fixture.read().await, FAR)).await;
     assert_eq!(removed, left(Taken::Left));
-    let read = fixture.store.schedules.read(0, &[fixture.id.clone()]).await.unwrap();
+    let read = fixture.store.schedules.read(0, std::slice::from_ref(&fixture.id)).await.unwrap();
     assert!(read[0].is_none());
     // One that waits.
     let fixture = Fixture::new().await;

@@ -29,6 +29,9 @@ fn timing(text: &str) -> Timing {
     }
 }
 
+/// Changes a request.
+type Edit<'a> = &'a dyn Fn(&mut NewSchedule);
+
 pub(in crate::store) fn new(id: &str, text: &str) -> NewSchedule {
     NewSchedule {
         id: id.parse().unwrap(),
@@ -148,7 +151,7 @@ fn the_same_in_everything_is_a_duplicate_whatever_the_policy() {
 fn any_difference_replaces_unless_the_policy_keeps() {
     let base = new("a", "@hourly");
     let read = read_of(&base);
-    let changes: [(&str, &dyn Fn(&mut NewSchedule)); 10] = [
+    let changes: [(&str, Edit<'_>); 10] = [
         ("expression", &|new| new.timing = timing("@daily")),
         ("zone", &|new| new.timing.zone = Some(Zone::parse("Europe/Berlin").unwrap())),
         ("start", &|new| new.timing.start_ms = Some(0)),
