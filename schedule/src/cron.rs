@@ -6,6 +6,7 @@ use crate::civil::{Month, SECONDS_PER_DAY};
 use crate::days::{Days, bits};
 use crate::error::ParseError;
 use crate::field::{HOUR, MINUTE, MONTH, SECOND};
+use crate::zone::Zone;
 
 /// Five or six cron fields. Equal ones name the same times in every zone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -22,9 +23,12 @@ pub(crate) struct Cron {
 impl Cron {
     pub(crate) fn parse(text: &str) -> Result<Self, ParseError> {
         let fields: Vec<&str> = text.split_whitespace().collect();
-        if let Some(zone) = fields.first().filter(|first| is_zone(first)) {
+        // Other schedulers take a zone in front or behind.
+        let front = fields.first().filter(|first| is_zone(first));
+        let zone = front.or_else(|| fields.last().filter(|last| Zone::parse(last).is_ok()));
+        if let Some(zone) = zone {
             return Err(ParseError::new(format!(
-                "{} in an expression: name the zone apart, as delay-time-zone",
+                "{} in an expression: name the zone apart, by delay-time-zone, time_zone or --zone",
                 quote(zone)
             )));
         }

@@ -217,7 +217,13 @@ mod tests {
             ("@every 999ms", "@every `999ms` is too short: write at least 1s"),
             (
                 "TZ=UTC 0 0 * * *",
-                "`TZ=UTC` in an expression: name the zone apart, as delay-time-zone",
+                "`TZ=UTC` in an expression: name the zone apart, by delay-time-zone, time_zone or \
+                 --zone",
+            ),
+            (
+                "0 22 * * 1-5 America/Chicago",
+                "`America/Chicago` in an expression: name the zone apart, by delay-time-zone, \
+                 time_zone or --zone",
             ),
         ] {
             assert_eq!(Expression::parse(text).unwrap_err().to_string(), error);

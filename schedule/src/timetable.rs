@@ -46,7 +46,8 @@ impl Timetable {
     ) -> Result<Self, ParseError> {
         if expression.interval_ms().is_some() && zone.is_some() {
             return Err(ParseError::new(
-                "a time zone with @every, which counts elapsed time: leave the zone out",
+                "a time zone with @every, which counts elapsed time: remove the zone, and give \
+                 start and end an offset",
             ));
         }
         if let (Some(start), Some(end)) = (start, end)
