@@ -76,8 +76,9 @@ fn value_of(text: &str) -> &str {
 
 /// Whether a URL stands here that is not shown as it is. A pattern of URLs is.
 fn may_hold_a_secret(text: &str) -> bool {
-    // `@daily` and `0 0 ? * MON` look like a login and a URL.
-    if Expression::parse(text).is_ok() {
+    // `@daily` and `0 0 ? * MON` look like a login and a URL. So does `@weekdays`, which is refused.
+    let is_word = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || c == ' ');
+    if Expression::parse(text).is_ok() || text.strip_prefix('@').is_some_and(is_word) {
         return false;
     }
     let pattern = text.replace('*', "x");
@@ -146,6 +147,7 @@ mod tests {
                 "`redis://h?***` is none",
             ),
             ("a=für://me:hush@h", "there is no für://me:hush@h", "there is no ***"),
+            ("@weekdays", "`@weekdays` is no schedule", "`@weekdays` is no schedule"),
             (
                 "https://*.internal/**",
                 "`https://*.internal/**` is wrong",
