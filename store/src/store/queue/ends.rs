@@ -13,7 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use redis::{Pipeline, Value};
 
-use self::judged::{DEAD_RETRY_MS, Death, Ending, Expiring, Judged, UNREADABLE_RETRY_MS, tell};
+use self::judged::{
+    DEAD_RETRY_MS, Death, Ending, Expiring, Judged, UNREADABLE_RETRY_MS, soonest, tell,
+};
 use crate::events::Observer;
 use crate::job::{JobId, Target};
 use crate::policy::expiry;
@@ -145,8 +147,10 @@ impl Queue {
                     true => {
                         tell(job, observer);
                         // A job that died is looked at again after a requeue.
-                        if job.death.as_ref().is_some_and(|death| death.state.is_some()) {
+                        let died = job.death.as_ref().filter(|death| death.state.is_some());
+                        if let Some(death) = died {
                             let again_ms = now_ms.saturating_add(DEAD_RETRY_MS);
+                            let again_ms = soonest(&death.job, again_ms);
                             pipeline.cmd("ZADD").arg(&key).arg(again_ms).arg(job.id.as_str());
                         } else {
                             left.push(job.id.as_str().into());
@@ -352,8 +356,9 @@ fn classify(name: &[u8], record: Option<Bytes>, now_ms: i64) -> Entry {
     let Ok(mut record) = record::decode(record) else {
         return Entry::RecheckAt(now_ms.saturating_add(UNREADABLE_RETRY_MS));
     };
-    let has_ended = expiry::has_ended(&record.job, now_ms);
-    if record.job.expire.is_some() && record.job.ends_ms.is_none() {
+    // Only a job of a queue has an end of its own.
+    let has_ended = record.job.queue().is_some() && expiry::has_ended(&record.job, now_ms);
+    if record.job.expire.is_some() && !has_ended {
         let generation = record.generation;
         record.job.body = Bytes::new();
         let job = record.job;
