@@ -7,6 +7,7 @@ use dwell::job::{Action, DeadReason, Due, Expire, Job, Late, Verdict};
 use dwell::policy::late::LateRules;
 use dwell::request::NewJob;
 use dwell::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
+use dwell::store::queue::batch::RequestRef;
 use dwell::store::queue::pop::{PopLimits, Popped};
 use dwell::store::reader::lookup::{Place, StoredJob};
 use parking_lot::Mutex;
@@ -101,6 +102,39 @@ async fn a_sweep_ends_what_waits_past_its_expiry() {
     );
     assert!(dying.state.last_error.contains("its expiry"), "{}", dying.state.last_error);
     assert_eq!(sweep(&fixture).await, BTreeSet::new(), "once");
+}
+
+#[tokio::test]
+async fn a_job_with_an_end_of_its_own_expires_too() {
+    let fixture = Fixture::new().await;
+    let ending = |ends_ms| Job { ends_ms: Some(ends_ms), ..of_queue() };
+    put(&fixture, "expires", ending(4_000_000_000_000), PAST, Expire::After(1)).await;
+    put(&fixture, "ends", ending(AGO), PAST, Expire::After(1 << 42)).await;
+    let expected = BTreeSet::from([("expires".to_owned(), "expired")]);
+    assert_eq!(sweep(&fixture).await, expected, "the end is silent");
+    assert_eq!(fate(&fixture, "expires").await, (Place::Dead, Some(DeadReason::Expired)));
+    assert!(fixture.store.reader.find(&id("ends")).await.unwrap().is_none());
+    assert_eq!(entries(&fixture).await, BTreeSet::from(["expires".to_owned()]));
+}
+
+#[tokio::test]
+async fn a_fail_by_a_message_tells_that_the_expiry_ended_the_job() {
+    let fixture = Fixture::new().await;
+    let table = [
+        ("expires", vec![2 * HOUR], vec![0], DeadReason::Expired),
+        ("ends", vec![], vec![], DeadReason::Failed),
+    ];
+    for (message, (name, waits, expired, reason)) in (1..).zip(table) {
+        let job = Job { retry: Some(waits), ..of_queue() };
+        put(&fixture, name, job, Due::NOW, Expire::After(HOUR)).await;
+        assert_eq!(take(&fixture).await.id, id(name));
+        let fail = action(Action::Fail, name, message);
+        let applied = fixture.store.queue.apply(&[RequestRef::Act(&fail)], &[]).await;
+        let answer = applied.answers[0].as_ref().unwrap();
+        assert_eq!((answer.verdict, answer.is_death()), (Verdict::Dead, true), "{name}");
+        assert_eq!(applied.expired, expired, "{name}");
+        assert_eq!(fate(&fixture, name).await, (Place::Dead, Some(reason)), "{name}");
+    }
 }
 
 #[tokio::test]
