@@ -121,7 +121,7 @@ async fn a_job_with_an_end_of_its_own_expires_too() {
 async fn a_fail_by_a_message_tells_that_the_expiry_ended_the_job() {
     let fixture = Fixture::new().await;
     let table = [
-        ("expires", vec![2 * HOUR], vec![0], DeadReason::Expired),
+        ("expires", vec![2 * HOUR], vec![0_usize], DeadReason::Expired),
         ("ends", vec![], vec![], DeadReason::Failed),
     ];
     for (message, (name, waits, expired, reason)) in (1..).zip(table) {

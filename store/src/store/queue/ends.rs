@@ -277,15 +277,19 @@ impl Queue {
         let mut command = redis::cmd("ZREM");
         command.arg(&key).arg(ids);
         self.namespace.link.command("forgetting the ends of jobs", &command).await?;
-        let mut pipeline = Pipeline::new();
-        for (name, record) in self.records(bucket, ids).await? {
-            let at_ms = match classify(&name, record, 0) {
-                Entry::RecheckAt(at_ms) => at_ms,
-                // Another job by now: its state says when.
-                Entry::Expires(_) => 0,
-                Entry::Over(_) | Entry::Idle => continue,
-            };
-            pipeline.cmd("ZADD").arg(&key).arg("LT").arg(at_ms).arg(name);
+        let (mut pipeline, mut rest) = (Pipeline::new(), ids);
+        while !rest.is_empty() {
+            let records = self.records(bucket, rest).await?;
+            rest = &rest[records.len().max(1)..];
+            for (name, record) in records {
+                let at_ms = match classify(&name, record, 0) {
+                    Entry::RecheckAt(at_ms) => at_ms,
+                    // Another job by now: its state says when.
+                    Entry::Expires(_) => 0,
+                    Entry::Over(_) | Entry::Idle => continue,
+                };
+                pipeline.cmd("ZADD").arg(&key).arg("LT").arg(at_ms).arg(name);
+            }
         }
         self.namespace.link.pipeline("forgetting the ends of jobs", &pipeline).await.map(|_| ())
     }
