@@ -10,9 +10,10 @@ use dwell::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdic
 use dwell::store::queue::batch::RequestRef;
 use dwell::store::queue::pop::{PopLimits, Popped};
 use dwell::store::reader::lookup::{Place, StoredJob};
+use dwell_testkit::servers::{RedisOptions, RedisServer};
 use parking_lot::Mutex;
 
-use super::fixture::{FAR, Fixture, PAST, action, id, job};
+use super::fixture::{FAR, Fixture, MAIN, PAST, action, id, job};
 
 const HOUR: u64 = 3_600_000;
 /// Long ago, epoch ms.
@@ -220,4 +221,23 @@ async fn a_wait_of_a_consumer_past_the_expiry_is_not_begun() {
     }
     let failed = find(&fixture, "fails").await.state.unwrap();
     assert_eq!(failed.last_error, "no");
+}
+
+#[tokio::test]
+async fn jobs_expire_in_a_full_redis() {
+    let options = RedisOptions {
+        maxmemory: Some("100mb".to_owned()),
+        maxmemory_policy: Some("noeviction".to_owned()),
+        ..RedisOptions::default()
+    };
+    let server = RedisServer::start(options).await.unwrap();
+    let fixture = Fixture::on(&server.url(), 1, &[MAIN]).await;
+    put(&fixture, "queue", of_queue(), PAST, Expire::After(1)).await;
+    put(&fixture, "broker", job("body"), PAST, Expire::After(1)).await;
+    fixture.redis(&["CONFIG", "SET", "maxmemory", "1mb"]).await;
+    assert_eq!(sweep(&fixture).await, BTreeSet::from([("queue".to_owned(), "expired")]));
+    let expired = Some(DeadReason::Expired);
+    assert_eq!(fate(&fixture, "queue").await, (Place::Dead, expired));
+    assert_eq!(fate(&fixture, "broker").await, (Place::Scheduled, expired));
+    assert_eq!(sweep(&fixture).await, BTreeSet::new(), "the entries stay, and the jobs died once");
 }

@@ -23,7 +23,7 @@ use crate::policy::late::LateRules;
 use crate::store::answer::{Items, score};
 use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
-use crate::store::error::StoreError;
+use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::record::{self, Generation, State};
 use crate::store::scripts::Name;
@@ -112,10 +112,12 @@ impl Queue {
         observer: &dyn Observer,
     ) -> Result<(), StoreError> {
         let key = self.namespace.keys.ends(bucket);
+        // Entries that a full Redis does not move: the read goes on behind them.
+        let mut stay = 0;
         loop {
             let now_ms = self.namespace.read_clock_of(bucket).await?;
             let mut command = redis::cmd("ZRANGEBYSCORE");
-            command.arg(&key).arg("-inf").arg(now_ms).arg("LIMIT").arg(0).arg(ENTRIES_PER_READ);
+            command.arg(&key).arg("-inf").arg(now_ms).arg("LIMIT").arg(stay).arg(ENTRIES_PER_READ);
             let ids = strings(
                 self.namespace.link.command("looking for jobs past their end", &command).await?,
             );
@@ -163,8 +165,11 @@ impl Queue {
                     }
                 }
             }
-            self.namespace.link.pipeline("moving the ends of jobs", &pipeline).await?;
             self.forget(bucket, &left).await?;
+            match self.namespace.link.pipeline("moving the ends of jobs", &pipeline).await {
+                Err(error) if error.class == Class::Oom => stay += pipeline.len(),
+                moved => drop(moved?),
+            }
         }
     }
 
