@@ -92,6 +92,8 @@ pub struct RequestBatch<'a> {
     settled: Vec<usize>,
     /// The occurrences of recurring schedules that were made since these were taken.
     made: Vec<Made>,
+    /// Indexes of the requests to `fail` of jobs that died of their expiry.
+    expired: Vec<usize>,
 }
 
 impl<'a> RequestBatch<'a> {
@@ -104,6 +106,7 @@ impl<'a> RequestBatch<'a> {
             open: (0..requests.len()).collect(),
             settled: Vec::new(),
             made: Vec::new(),
+            expired: Vec::new(),
             requests,
         }
     }
@@ -116,9 +119,10 @@ impl<'a> RequestBatch<'a> {
             let asked: Vec<RequestRef<'_>> =
                 sending.iter().map(|at| (&self.requests[*at]).into()).collect();
             let applied = store.queue.apply(&asked, default_retry_ms).await;
-            let Applied { answers, wake_ups, made } = applied;
+            let Applied { answers, wake_ups, made, expired } = applied;
             all_wake_ups.extend(wake_ups);
             self.made.extend(made.into_iter().map(|made| Made { at: sending[made.at], ..made }));
+            self.expired.extend(expired.into_iter().map(|at| sending[at]));
             for (at, answer) in std::mem::take(&mut sending).into_iter().zip(answers) {
                 match &answer {
                     Ok(Answer { verdict: Verdict::Duplicate, .. })
@@ -224,7 +228,7 @@ impl Apply {
             for at in std::mem::take(&mut batch.settled) {
                 let answer = &batch.answers[at];
                 if let Ok(answer) = answer {
-                    self.report(&batch.requests[at], *answer);
+                    self.report(&batch.requests[at], *answer, batch.expired.contains(&at));
                 }
                 retry.answered(at, answer);
             }
@@ -280,8 +284,10 @@ impl Apply {
         });
     }
 
-    /// Reports the effect of a request.
-    fn report(&self, request: &Request, Answer { verdict, due_ms }: Answer) {
+    /// Reports the effect of a request. `is_expired`: of a `fail` that ended its job because the next
+    /// wait would have ended past the expiry.
+    fn report(&self, request: &Request, answer: Answer, is_expired: bool) {
+        let Answer { verdict, due_ms } = answer;
         let (id, action, set, to) = match request {
             Request::NewJob(new_job) => {
                 let job = &new_job.job;
@@ -300,8 +306,9 @@ impl Apply {
             self.events.observe(&JobEvent::Settled { set, id, end, facts });
         }
         // A queue's job that died by this call; one that was dead before has a due time.
-        if (action, verdict, due_ms) == (Action::Fail, Verdict::Dead, None) {
-            let (reason, error, facts) = (DeadReason::Failed, "", Facts::default());
+        if action == Action::Fail && answer.is_death() {
+            let reason = if is_expired { DeadReason::Expired } else { DeadReason::Failed };
+            let (error, facts) = ("", Facts::default());
             self.events.observe(&JobEvent::Dead { set, id, reason, error, facts });
         }
     }

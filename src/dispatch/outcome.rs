@@ -14,6 +14,7 @@ use crate::events::{JobEvent, Observer, TargetPause};
 use crate::policy::Fate;
 use crate::policy::attempt::{self, AttemptResult, Conclusion};
 use crate::store::Store;
+use crate::store::due_set::DueSet;
 use crate::store::queue::claim::ClaimedJob;
 use crate::telemetry::{Events, publish_outcome};
 
@@ -166,9 +167,11 @@ impl Outcomes {
             Outcome::Unknown(_) if now > deadline => AttemptResult::Expired,
             Outcome::Unknown(why) => AttemptResult::Unknown(why),
         };
-        let retry_ms = &self.rules.delivery.retry;
+        let delivery = &self.rules.delivery;
+        let (retry_ms, rules) = (&delivery.retry, delivery.late_rules());
         let (progress, now_ms) = (state.progress(), self.store.now_ms());
-        let fate = match attempt::concluded(&record.job, progress, result, retry_ms, now_ms) {
+        let fate = match attempt::concluded(&record.job, progress, result, retry_ms, rules, now_ms)
+        {
             Conclusion::Complete => return Some(Settlement::Complete(token)),
             Conclusion::Hold { ttr_ms } => return Some(Settlement::Hold(token, ttr_ms)),
             Conclusion::Leave => return None,
@@ -184,7 +187,11 @@ impl Outcomes {
                 let (id, error, reason) = (&id, destinations.why(error), *reason);
                 self.events.observe(&JobEvent::Dying { broker, id, attempt, error, reason });
             }
-            Fate::Release { .. } | Fate::Bury { .. } | Fate::Drop => {}
+            Fate::Drop => {
+                let (set, id) = (DueSet::Broker(broker), &id);
+                self.events.observe(&JobEvent::Dropped { set, id });
+            }
+            Fate::Release { .. } | Fate::Bury { .. } => {}
         }
         Some(Settlement::of(fate, token, pause_ms))
     }

@@ -7,7 +7,7 @@
 //! | a pop has taken the job | [`delivery::popped`] |
 //! | a publication has its outcome | [`attempt::concluded`] |
 //! | the instance stops before | [`attempt::ABANDONED`], [`attempt::GIVEN_BACK`] |
-//! | a lease or a TTR ended | [`lease::ended`] for the rescue, [`lease::timed_out`] for fsck |
+//! | a lease or a TTR ended | [`lease::ended`] for the rescue, [`lease::unfinished`] for fsck |
 //! | a consumer fails the job | [`retry::wait_ms`] |
 //! | a limited target has turns | [`limit::Rate`] |
 //! | the job's own end comes | [`expiry::has_ended`] |

@@ -1,5 +1,6 @@
 //! The fate of a job after an attempt to publish it.
 
+use super::late::LateRules;
 use super::{Fate, Progress, expiry, retry};
 use crate::job::{Confirm, DeadReason, Job};
 
@@ -46,14 +47,15 @@ pub enum Conclusion {
 }
 
 /// The next step of a job after an attempt. `default_retry`: the waits of jobs without a retry
-/// array, ms; `now_ms`: the time of the outcome. A dead letter has one attempt: the job stays among
-/// the dead in any case.
+/// array, ms; `rules`: for late jobs that do not set their own; `now_ms`: the time of the outcome. A
+/// dead letter has one attempt: the job stays among the dead in any case.
 #[must_use]
 pub fn concluded(
     job: &Job,
     state: Progress<'_>,
     result: AttemptResult,
     default_retry: &[u64],
+    rules: LateRules,
     now_ms: i64,
 ) -> Conclusion {
     if let Some(fate) = state.buried() {
@@ -67,7 +69,8 @@ pub fn concluded(
         AttemptResult::Confirmed | AttemptResult::Finished => return Conclusion::Complete,
         AttemptResult::Expired => return Conclusion::Leave,
         AttemptResult::Refused => {
-            expiry::fate(job, state, now_ms).unwrap_or(Fate::Release { unpublished: true })
+            // The attempt does not count: a first one may be late by now.
+            expiry::swept(job, state, rules, now_ms).unwrap_or(Fate::Release { unpublished: true })
         }
         AttemptResult::Invalid(error) => die(DeadReason::Invalid, error),
         AttemptResult::Failed(error) | AttemptResult::Unknown(error) => {
@@ -88,7 +91,9 @@ mod tests {
     use dwell_core::Destination;
 
     use super::*;
-    use crate::job::Expire;
+    use crate::job::{Expire, Late};
+
+    const RULES: LateRules = LateRules { late: Late::Fire, max_late_ms: None };
 
     #[test]
     fn each_result_has_its_conclusion() {
@@ -114,7 +119,7 @@ mod tests {
             let job = Job { confirm, ..Job::new("main", Destination::new("t"), "") };
             let state = Progress { attempt: 1, step, ..Progress::default() };
             let name = format!("{confirm:?} {step} {result:?}");
-            assert_eq!(concluded(&job, state, result, &[7], 0), expected, "{name}");
+            assert_eq!(concluded(&job, state, result, &[7], RULES, 0), expected, "{name}");
         }
     }
 
@@ -143,7 +148,31 @@ mod tests {
             };
             let state = Progress { attempt: 1, due_ms: 10, ..Progress::default() };
             let name = format!("{result:?} {now_ms}");
-            assert_eq!(concluded(&job, state, result, &[7], now_ms), expected, "{name}");
+            assert_eq!(concluded(&job, state, result, &[7], RULES, now_ms), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_refused_first_attempt_that_is_late_by_its_expiry_is_late() {
+        let rules = LateRules { late: Late::Drop, max_late_ms: Some(5) };
+        let expire = Some(Expire::After(10));
+        let release = Fate::Release { unpublished: true };
+        for (attempt, expire, now_ms, expected) in [
+            (1, expire, 20, Some(Fate::Drop)),
+            (1, expire, 19, Some(release.clone())),
+            (1, None, 99, Some(release)),
+            // No attempt but the first is late: the job dies of its expiry.
+            (2, expire, 20, None),
+        ] {
+            let job = Job { expire, ..Job::new("main", Destination::new("t"), "") };
+            let state = Progress { attempt, due_ms: 10, ..Progress::default() };
+            let conclusion = concluded(&job, state, AttemptResult::Refused, &[7], rules, now_ms);
+            let Conclusion::Settle(fate) = conclusion else { panic!("{conclusion:?}") };
+            let is_expired = matches!(&fate, Fate::Die { reason: DeadReason::Expired, .. });
+            match expected {
+                Some(expected) => assert_eq!(fate, expected, "{attempt} {now_ms}"),
+                None => assert!(is_expired, "{attempt} {now_ms} {fate:?}"),
+            }
         }
     }
 
@@ -163,7 +192,7 @@ mod tests {
             AttemptResult::Expired,
         ] {
             let kept = Fate::Bury { reason, error: "before".to_owned() };
-            assert_eq!(concluded(&job, state, result, &[7], 0), Conclusion::Settle(kept));
+            assert_eq!(concluded(&job, state, result, &[7], RULES, 0), Conclusion::Settle(kept));
         }
     }
 }

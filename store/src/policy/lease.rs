@@ -23,22 +23,27 @@ pub fn ended(
     if expiry::has_ended(job, now_ms) {
         Fate::Drop
     } else if is_held {
-        match timed_out(job, state.step, default_retry) {
-            Fate::Retry { wait_ms, error }
-                if expiry::is_over_after(job, state, wait_ms, now_ms) =>
-            {
-                let reason = DeadReason::Expired;
-                let fate = Fate::Die { reason, error, unpublished: false };
-                if job.queue().is_some() { fate.of_queue() } else { fate }
-            }
-            fate => fate,
-        }
+        unfinished(job, state, default_retry, now_ms)
     } else {
         crashed(state)
     }
 }
 
-/// The fate of a job whose consumer did not finish within the TTR.
+/// The fate of a job whose consumer did not finish within the TTR: as [`timed_out`], but a wait that
+/// would end past the expiry is not begun.
+#[must_use]
+pub fn unfinished(job: &Job, state: Progress<'_>, default_retry: &[u64], now_ms: i64) -> Fate {
+    match timed_out(job, state.step, default_retry) {
+        Fate::Retry { wait_ms, error } if expiry::is_over_after(job, state, wait_ms, now_ms) => {
+            let reason = DeadReason::Expired;
+            let fate = Fate::Die { reason, error, unpublished: false };
+            if job.queue().is_some() { fate.of_queue() } else { fate }
+        }
+        fate => fate,
+    }
+}
+
+/// The fate of a job without an expiry whose consumer did not finish within the TTR.
 #[must_use]
 pub fn timed_out(job: &Job, step: u16, default_retry: &[u64]) -> Fate {
     let error = TIMEOUT_ERROR.to_owned();

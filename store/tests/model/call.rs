@@ -1,7 +1,7 @@
 //! A call of a script: its KEYS and ARGV, as the store builds them (`store/queue`).
 
 use dwell_core::Destination;
-use dwell_store::job::{Confirm, DeadReason, Due, Job, JobId};
+use dwell_store::job::{Confirm, Conflict, DeadReason, Due, Job, JobId};
 use dwell_store::request::{NewJob, Origin};
 use dwell_store::store::due_set::DueSet;
 use dwell_store::store::keys::Keys;
@@ -186,6 +186,23 @@ impl Call {
         Call::new(Name::Schedule, &[IDS[usize::from(id)].as_bytes(), &record])
             .and(time)
             .and("replace")
+            .and("1")
+    }
+
+    /// The same, debounced: due at most this many ms after the first request.
+    pub(crate) fn debounce(
+        id: u8,
+        number: u8,
+        generation: u8,
+        due_ms: i64,
+        (max_wait_ms, job): (u64, Job),
+    ) -> Call {
+        let mut asked = request(id, number, due_ms, job);
+        asked.conflict = Conflict::Debounce { max_wait_ms };
+        let record = record::encode(&asked, eight(generation));
+        Call::new(Name::Schedule, &[IDS[usize::from(id)].as_bytes(), &record])
+            .and(format!("={due_ms}"))
+            .and(format!("debounce {max_wait_ms}"))
             .and("1")
     }
 

@@ -1,5 +1,6 @@
 //! The requests that come by messages: their calls, and whether their verdicts are true.
 
+use dwell_store::store::record::State;
 use dwell_store::store::scripts::Name;
 
 use crate::call::{Call, IDS, Set, job};
@@ -21,6 +22,13 @@ pub(crate) fn door_call(scene: &Scene, world: &World, index: u8, again: bool, se
             generation,
             at(tick),
             job(number, SPAN as u32, scene.set, scene.held),
+        ),
+        Door::Debounce(id, tick) => Call::debounce(
+            id,
+            number,
+            generation,
+            at(tick),
+            (SPAN.unsigned_abs(), job(number, SPAN as u32, scene.set, scene.held)),
         ),
         Door::Into(id, tick, set) => Call::schedule(
             id,
@@ -52,6 +60,18 @@ pub(crate) fn door_call(scene: &Scene, world: &World, index: u8, again: bool, se
 /// The schedule that the scene begins with.
 fn first_of(id: u8) -> u8 {
     id + 1
+}
+
+/// The first request of the burst to which a request that debounces belongs, epoch ms: the one that
+/// the job has, while the job waits without an attempt. `was`: the schedule of the job.
+fn burst_begin(world: &World, live: Option<&Live>, was: u8) -> i64 {
+    let waits = live.is_some_and(|live| {
+        let is_fresh = |state: &State| state.attempt == 0 && state.reason.is_none();
+        matches!(live.place, Place::Due(_)) && live.state.as_ref().is_none_or(is_fresh)
+    });
+    let first = world.stored.first[usize::from(was)];
+    // Redis's clock stands a few us after this ms.
+    if waits && first != 0 { first } else { world.now_ms() + 1 }
 }
 
 /// The attempt that a job is at.
@@ -100,7 +120,8 @@ pub(crate) fn follow_door(
     let life = world.life(was);
     let now = world.now_ms();
     let items = reply.items();
-    let items = if matches!(door, Door::NewJob(..) | Door::Into(..)) { &items[2..] } else { items };
+    let is_new = matches!(door, Door::NewJob(..) | Door::Debounce(..) | Door::Into(..));
+    let items = if is_new { &items[2..] } else { items };
     let verdict = items[0].text();
     let earliest =
         |world: &mut World, number: u8, at| world.stored.earliest[usize::from(number)] = at;
@@ -122,6 +143,19 @@ pub(crate) fn follow_door(
         (Door::NewJob(_, tick) | Door::Into(_, tick, _), "added" | "replaced") => {
             world.replace(id, number);
             earliest(world, number, at(tick));
+        }
+        (Door::Debounce(_, tick), "added" | "replaced") => {
+            let first = burst_begin(world, seen.jobs[id].as_ref(), was);
+            let (due, told) = (at(tick).min(first + SPAN), items[1].number());
+            if told != Some(due) {
+                return Err(format!(
+                    "{} is due at {told:?}, not at {due}, by its first request at {first}",
+                    IDS[id]
+                ));
+            }
+            world.replace(id, number);
+            earliest(world, number, due);
+            world.stored.first[usize::from(number)] = first;
         }
         (Door::End(id), "not_found") if was != first_of(id) => {}
         (Door::End(one), "ended") if is_there => {

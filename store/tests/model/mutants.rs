@@ -34,6 +34,8 @@ const EARLY: &str = "claimed early and given back";
 const FAILOVER: &str = "one failover, cancel and schedule anew";
 const SWEEP: &str = "one failover, a sweep, a reschedule and a cancel";
 const AGAIN: &str = "a cancel that comes again";
+const DEBOUNCED: &str = "debounced: out, given back, failed";
+const DEBOUNCED_ANEW: &str = "debounced: rescheduled, fired";
 const AGAIN_SCHEDULE: &str = "a schedule that comes again";
 
 impl Mutant {
@@ -387,5 +389,43 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         rule: "a failed attempt waits",
         scenes: &[HELD_DIES, HELD],
         edits: &[Edit(&[Name::Fail], "at = time_of(ARGV[8])", "at = NOW")],
+    },
+    Mutant {
+        rule: "a job that debounces is due within the longest wait",
+        scenes: &[DEBOUNCED],
+        edits: &[Edit(&[Name::Schedule], "    due = math.min(due, first + max_wait)\n", "")],
+    },
+    Mutant {
+        rule: "a job that debounces has its first request in its record",
+        scenes: &[DEBOUNCED],
+        edits: &[Edit(
+            &[Name::Schedule],
+            "    if max_wait then record = with_first(record, first) end\n",
+            "",
+        )],
+    },
+    Mutant {
+        rule: "a request that debounces takes the first request over",
+        scenes: &[DEBOUNCED],
+        edits: &[Edit(&[Name::Schedule], "math.min(first or now, now)", "now")],
+    },
+    Mutant {
+        rule: "an attempt ends a burst",
+        scenes: &[DEBOUNCED],
+        edits: &[Edit(&[Name::Schedule], "(state.attempt > 0 or ", "(")],
+    },
+    Mutant {
+        rule: "so does an attempt that is out",
+        scenes: &[DEBOUNCED],
+        edits: &[Edit(
+            &[Name::Schedule],
+            "if max_wait and was_due and #claimed == 0 then",
+            "if max_wait and was_due then",
+        )],
+    },
+    Mutant {
+        rule: "so does a reschedule",
+        scenes: &[DEBOUNCED_ANEW],
+        edits: &[Edit(&[Name::Schedule], " or state.generation ~= generation_of(record))", ")")],
     },
 ];

@@ -8,6 +8,8 @@ use crate::hand::Word;
 pub(crate) enum Door {
     /// A new job, due at this tick, in the set of the scene.
     NewJob(u8, i64),
+    /// A new job that debounces, due at this tick, in the set of the scene.
+    Debounce(u8, i64),
     /// A new job, due at this tick, in this set.
     Into(u8, i64, Set),
     Cancel(u8),
@@ -25,6 +27,7 @@ impl Door {
     pub(crate) fn id(self) -> u8 {
         match self {
             Door::NewJob(id, _)
+            | Door::Debounce(id, _)
             | Door::Into(id, ..)
             | Door::Cancel(id)
             | Door::Reschedule(id, _) => id,
@@ -39,6 +42,7 @@ impl Door {
     pub(crate) fn verb(self) -> &'static str {
         match self {
             Door::NewJob(..) => "schedule",
+            Door::Debounce(..) => "debounce",
             Door::Into(_, _, Set::Main) => "schedule for a broker",
             Door::Into(..) => "schedule for another queue",
             Door::Cancel(_) => "cancel",
@@ -117,6 +121,8 @@ impl Scene {
 pub(crate) const X: u8 = 0;
 pub(crate) const Y: u8 = 1;
 pub(crate) const NEXT: i64 = 1;
+/// Beyond the longest wait of a job that debounces.
+const LATER: i64 = 3;
 pub(crate) const NOW: i64 = 0;
 
 pub(crate) fn scene(name: &'static str, doors: &'static [Door], budget: Budget) -> Scene {
@@ -153,7 +159,7 @@ pub(crate) const NONE: Budget = Budget {
 
 /// Every scene.
 pub(crate) fn scenes() -> Vec<Scene> {
-    use Door::{Cancel, Fail, Finish, Fire, NewJob, Requeue, Reschedule};
+    use Door::{Cancel, Debounce, Fail, Finish, Fire, NewJob, Requeue, Reschedule};
     vec![
         scene(
             "settles in pieces, repeated, cancel and schedule anew",
@@ -275,6 +281,25 @@ pub(crate) fn scenes() -> Vec<Scene> {
                 Budget { failovers: 1, ticks: 1, ..NONE },
             )
         },
+        Scene {
+            fails: true,
+            refuses: true,
+            ..scene(
+                "debounced: out, given back, failed",
+                &[Debounce(X, LATER), Debounce(X, LATER)],
+                Budget { claims: 2, ticks: 2, ..NONE },
+            )
+        },
+        scene(
+            "debounced: rescheduled, fired",
+            &[Debounce(X, LATER), Reschedule(X, LATER), Fire(X), Debounce(X, LATER)],
+            Budget { claims: 1, ticks: 1, redeliveries: 1, ..NONE },
+        ),
+        scene(
+            "debounced: replaced, cancelled",
+            &[Debounce(X, LATER), NewJob(X, LATER), Cancel(X), Debounce(X, LATER)],
+            Budget { claims: 1, ticks: 1, failovers: 1, ..NONE },
+        ),
         Scene {
             held: true,
             ..scene(

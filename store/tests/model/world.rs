@@ -39,6 +39,8 @@ pub(crate) struct Stored {
     pub(crate) lent: Vec<(ClaimName, Vec<u8>)>,
     /// Ghost. The earliest time to publish the next attempt of a schedule, epoch ms.
     pub(crate) earliest: [i64; NUMBERS],
+    /// Ghost. The first request of the burst of a schedule that debounces, epoch ms; 0: it does not.
+    pub(crate) first: [i64; NUMBERS],
     /// Ghost. The life of a schedule: a schedule that a reschedule begins belongs to the life
     /// before.
     pub(crate) life: [u8; NUMBERS],
@@ -205,6 +207,7 @@ impl World {
                 lives: [1, 2],
                 lent: Vec::new(),
                 earliest,
+                first: [0; NUMBERS],
                 life,
                 outs: [None, None],
                 popped: 0,
@@ -272,6 +275,7 @@ impl World {
         for stored in std::iter::once(&mut world.stored).chain(&mut world.history) {
             for number in (0..NUMBERS).filter(|number| !known[*number]) {
                 (stored.earliest[number], stored.life[number]) = (0, 0);
+                stored.first[number] = 0;
             }
         }
         for life in (0..NUMBERS).filter(|life| !is_life[*life]) {

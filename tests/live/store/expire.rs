@@ -7,11 +7,13 @@ use dwell::job::{Action, DeadReason, Due, Expire, Job, Late, Verdict};
 use dwell::policy::late::LateRules;
 use dwell::request::NewJob;
 use dwell::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
+use dwell::store::queue::batch::RequestRef;
 use dwell::store::queue::pop::{PopLimits, Popped};
 use dwell::store::reader::lookup::{Place, StoredJob};
+use dwell_testkit::servers::{RedisOptions, RedisServer};
 use parking_lot::Mutex;
 
-use super::fixture::{FAR, Fixture, PAST, action, id, job};
+use super::fixture::{FAR, Fixture, MAIN, PAST, action, id, job};
 
 const HOUR: u64 = 3_600_000;
 /// Long ago, epoch ms.
@@ -104,6 +106,39 @@ async fn a_sweep_ends_what_waits_past_its_expiry() {
 }
 
 #[tokio::test]
+async fn a_job_with_an_end_of_its_own_expires_too() {
+    let fixture = Fixture::new().await;
+    let ending = |ends_ms| Job { ends_ms: Some(ends_ms), ..of_queue() };
+    put(&fixture, "expires", ending(4_000_000_000_000), PAST, Expire::After(1)).await;
+    put(&fixture, "ends", ending(AGO), PAST, Expire::After(1 << 42)).await;
+    let expected = BTreeSet::from([("expires".to_owned(), "expired")]);
+    assert_eq!(sweep(&fixture).await, expected, "the end is silent");
+    assert_eq!(fate(&fixture, "expires").await, (Place::Dead, Some(DeadReason::Expired)));
+    assert!(fixture.store.reader.find(&id("ends")).await.unwrap().is_none());
+    assert_eq!(entries(&fixture).await, BTreeSet::from(["expires".to_owned()]));
+}
+
+#[tokio::test]
+async fn a_fail_by_a_message_tells_that_the_expiry_ended_the_job() {
+    let fixture = Fixture::new().await;
+    let table = [
+        ("expires", vec![2 * HOUR], vec![0_usize], DeadReason::Expired),
+        ("ends", vec![], vec![], DeadReason::Failed),
+    ];
+    for (message, (name, waits, expired, reason)) in (1..).zip(table) {
+        let job = Job { retry: Some(waits), ..of_queue() };
+        put(&fixture, name, job, Due::NOW, Expire::After(HOUR)).await;
+        assert_eq!(take(&fixture).await.id, id(name));
+        let fail = action(Action::Fail, name, message);
+        let applied = fixture.store.queue.apply(&[RequestRef::Act(&fail)], &[]).await;
+        let answer = applied.answers[0].as_ref().unwrap();
+        assert_eq!((answer.verdict, answer.is_death()), (Verdict::Dead, true), "{name}");
+        assert_eq!(applied.expired, expired, "{name}");
+        assert_eq!(fate(&fixture, name).await, (Place::Dead, Some(reason)), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_job_that_is_out_is_left_alone() {
     let fixture = Fixture::new().await;
     put(&fixture, "broker", job("body"), PAST, Expire::After(1)).await;
@@ -186,4 +221,23 @@ async fn a_wait_of_a_consumer_past_the_expiry_is_not_begun() {
     }
     let failed = find(&fixture, "fails").await.state.unwrap();
     assert_eq!(failed.last_error, "no");
+}
+
+#[tokio::test]
+async fn jobs_expire_in_a_full_redis() {
+    let options = RedisOptions {
+        maxmemory: Some("100mb".to_owned()),
+        maxmemory_policy: Some("noeviction".to_owned()),
+        ..RedisOptions::default()
+    };
+    let server = RedisServer::start(options).await.unwrap();
+    let fixture = Fixture::on(&server.url(), 1, &[MAIN]).await;
+    put(&fixture, "queue", of_queue(), PAST, Expire::After(1)).await;
+    put(&fixture, "broker", job("body"), PAST, Expire::After(1)).await;
+    fixture.redis(&["CONFIG", "SET", "maxmemory", "1mb"]).await;
+    assert_eq!(sweep(&fixture).await, BTreeSet::from([("queue".to_owned(), "expired")]));
+    let expired = Some(DeadReason::Expired);
+    assert_eq!(fate(&fixture, "queue").await, (Place::Dead, expired));
+    assert_eq!(fate(&fixture, "broker").await, (Place::Scheduled, expired));
+    assert_eq!(sweep(&fixture).await, BTreeSet::new(), "the entries stay, and the jobs died once");
 }

@@ -71,6 +71,11 @@ impl Step {
     pub(super) fn read(&self) -> (Generation, u16) {
         (self.generation, self.step)
     }
+
+    /// Whether the wait would end past the expiry of the job.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
 }
 
 /// The script of an action.

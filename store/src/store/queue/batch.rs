@@ -51,6 +51,9 @@ pub struct Applied {
     pub wake_ups: Vec<WakeUp>,
     /// The occurrences of recurring schedules that the requests made.
     pub made: Vec<Made>,
+    /// The places of the requests to `fail` whose wait would have ended past the expiry of the job:
+    /// the job died of that, not of the end of its retry array.
+    pub expired: Vec<usize>,
 }
 
 /// The result of `schedule`.
@@ -265,7 +268,12 @@ impl Queue {
         match read {
             Ok(CallAnswers { answers, wake_ups, made }) => {
                 group.members.iter().zip(answers).for_each(|(at, answer)| match answer {
-                    Ok(answer) => pass.answer(*at, answer),
+                    Ok(answer) => {
+                        if answer.is_death() && steps.get(at).is_some_and(Step::is_over) {
+                            pass.expired.push(*at);
+                        }
+                        pass.answer(*at, answer);
+                    }
                     error => pass.items[*at].answer = error,
                 });
                 pass.wake_ups.extend(wake_ups);

@@ -13,7 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use redis::{Pipeline, Value};
 
-use self::judged::{DEAD_RETRY_MS, Death, Ending, Expiring, Judged, UNREADABLE_RETRY_MS, tell};
+use self::judged::{
+    DEAD_RETRY_MS, Death, Ending, Expiring, Judged, UNREADABLE_RETRY_MS, soonest, tell,
+};
 use crate::events::Observer;
 use crate::job::{JobId, Target};
 use crate::policy::expiry;
@@ -21,7 +23,7 @@ use crate::policy::late::LateRules;
 use crate::store::answer::{Items, score};
 use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
-use crate::store::error::StoreError;
+use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::record::{self, Generation, State};
 use crate::store::scripts::Name;
@@ -110,10 +112,12 @@ impl Queue {
         observer: &dyn Observer,
     ) -> Result<(), StoreError> {
         let key = self.namespace.keys.ends(bucket);
+        // Entries that a full Redis does not move: the read goes on behind them.
+        let mut stay = 0;
         loop {
             let now_ms = self.namespace.read_clock_of(bucket).await?;
             let mut command = redis::cmd("ZRANGEBYSCORE");
-            command.arg(&key).arg("-inf").arg(now_ms).arg("LIMIT").arg(0).arg(ENTRIES_PER_READ);
+            command.arg(&key).arg("-inf").arg(now_ms).arg("LIMIT").arg(stay).arg(ENTRIES_PER_READ);
             let ids = strings(
                 self.namespace.link.command("looking for jobs past their end", &command).await?,
             );
@@ -145,8 +149,10 @@ impl Queue {
                     true => {
                         tell(job, observer);
                         // A job that died is looked at again after a requeue.
-                        if job.death.as_ref().is_some_and(|death| death.state.is_some()) {
+                        let died = job.death.as_ref().filter(|death| death.state.is_some());
+                        if let Some(death) = died {
                             let again_ms = now_ms.saturating_add(DEAD_RETRY_MS);
+                            let again_ms = soonest(&death.job, again_ms);
                             pipeline.cmd("ZADD").arg(&key).arg(again_ms).arg(job.id.as_str());
                         } else {
                             left.push(job.id.as_str().into());
@@ -159,8 +165,11 @@ impl Queue {
                     }
                 }
             }
-            self.namespace.link.pipeline("moving the ends of jobs", &pipeline).await?;
             self.forget(bucket, &left).await?;
+            match self.namespace.link.pipeline("moving the ends of jobs", &pipeline).await {
+                Err(error) if error.class == Class::Oom => stay += pipeline.len(),
+                moved => drop(moved?),
+            }
         }
     }
 
@@ -273,15 +282,19 @@ impl Queue {
         let mut command = redis::cmd("ZREM");
         command.arg(&key).arg(ids);
         self.namespace.link.command("forgetting the ends of jobs", &command).await?;
-        let mut pipeline = Pipeline::new();
-        for (name, record) in self.records(bucket, ids).await? {
-            let at_ms = match classify(&name, record, 0) {
-                Entry::RecheckAt(at_ms) => at_ms,
-                // Another job by now: its state says when.
-                Entry::Expires(_) => 0,
-                Entry::Over(_) | Entry::Idle => continue,
-            };
-            pipeline.cmd("ZADD").arg(&key).arg("LT").arg(at_ms).arg(name);
+        let (mut pipeline, mut rest) = (Pipeline::new(), ids);
+        while !rest.is_empty() {
+            let records = self.records(bucket, rest).await?;
+            rest = &rest[records.len().max(1)..];
+            for (name, record) in records {
+                let at_ms = match classify(&name, record, 0) {
+                    Entry::RecheckAt(at_ms) => at_ms,
+                    // Another job by now: its state says when.
+                    Entry::Expires(_) => 0,
+                    Entry::Over(_) | Entry::Idle => continue,
+                };
+                pipeline.cmd("ZADD").arg(&key).arg("LT").arg(at_ms).arg(name);
+            }
         }
         self.namespace.link.pipeline("forgetting the ends of jobs", &pipeline).await.map(|_| ())
     }
@@ -352,8 +365,9 @@ fn classify(name: &[u8], record: Option<Bytes>, now_ms: i64) -> Entry {
     let Ok(mut record) = record::decode(record) else {
         return Entry::RecheckAt(now_ms.saturating_add(UNREADABLE_RETRY_MS));
     };
-    let has_ended = expiry::has_ended(&record.job, now_ms);
-    if record.job.expire.is_some() && record.job.ends_ms.is_none() {
+    // Only a job of a queue has an end of its own.
+    let has_ended = record.job.queue().is_some() && expiry::has_ended(&record.job, now_ms);
+    if record.job.expire.is_some() && !has_ended {
         let generation = record.generation;
         record.job.body = Bytes::new();
         let job = record.job;

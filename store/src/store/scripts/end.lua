@@ -38,6 +38,8 @@ for i, id in ipairs(ids) do
     answer[i] = 'not_found'
   end
 end
+-- A full Redis accepts a death behind a write that frees memory.
+if #written > 0 then call('HDEL', APPLIED, '-') end
 many('HDEL', JOBS, ended)
 many('HDEL', STATE, ended)
 many('HSET', STATE, written)

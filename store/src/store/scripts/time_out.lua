@@ -45,9 +45,9 @@ while first <= #waited and bytes < most_bytes do
       local state_version, state_flags = byte(old, 1, 2)
       local high, low = byte(old, 8, 9)
       local step = 256 * high + low
-      -- In the state of a pop or of a hold, without a mark of a death.
+      -- In the state of a pop or of a hold, without a mark of a death, and without a time before the last error.
       if version == QUEUE_VERSION and state_version == STATE_VERSION and state_flags == FLAG_HELD
-        and byte(old, 43) == 0 and step < GOES_ON[floor(flags / FLAG_GOES_ON)] and step % READ_EVERY < READ_EVERY - 1
+        and byte(old, 42) < ANEW and byte(old, 43) == 0 and step < GOES_ON[floor(flags / FLAG_GOES_ON)] and step % READ_EVERY < READ_EVERY - 1
         and is_whole(record) then
         local queue = sub(record, 32, 31 + byte(record, 31))
         if due[queue] == nil then jobs_of(queue, record) end

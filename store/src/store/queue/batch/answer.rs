@@ -29,6 +29,14 @@ impl Answer {
     pub fn due(&self) -> Option<SystemTime> {
         self.due_ms.map(time_of)
     }
+
+    /// Whether this call ended a job of a queue, as the answer to a `fail`: a job that was dead before
+    /// has a due time.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_death(&self) -> bool {
+        self.verdict == Verdict::Dead && self.due_ms.is_none()
+    }
 }
 
 /// An occurrence of a recurring schedule that a request made.

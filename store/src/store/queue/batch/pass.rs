@@ -31,6 +31,8 @@ pub(super) struct Pass<'a> {
     pub(super) wake_ups: Vec<WakeUp>,
     /// The occurrences that requests made.
     pub(super) made: Vec<Made>,
+    /// The requests to `fail` of jobs that died of their expiry.
+    pub(super) expired: Vec<usize>,
     /// Per bucket and set: the earliest due time to which an action has moved a job.
     moved: BTreeMap<(u16, String), i64>,
     /// The brokers whose sets an action names first.
@@ -72,6 +74,7 @@ impl<'a> Pass<'a> {
             open: (0..asked.len()).collect(),
             wake_ups: Vec::new(),
             made: Vec::new(),
+            expired: Vec::new(),
             moved: BTreeMap::new(),
             brokers: if known.len() <= MAX_NAMED_BROKERS {
                 known
@@ -349,10 +352,10 @@ impl<'a> Pass<'a> {
             broker,
             due_ms,
         }));
-        let (wake_ups, made) = (self.wake_ups, self.made);
+        let (wake_ups, made, expired) = (self.wake_ups, self.made, self.expired);
         let answers = self.items.into_iter();
         let answers = answers.map(|item| item.answer.map_err(StoreError::into_answer)).collect();
-        Applied { answers, wake_ups, made }
+        Applied { answers, wake_ups, made, expired }
     }
 }
 

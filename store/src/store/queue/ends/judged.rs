@@ -10,10 +10,11 @@ use crate::store::record::{self, Generation, State};
 
 /// The time to the next look at an entry whose job cannot be read, ms.
 pub(super) const UNREADABLE_RETRY_MS: i64 = 3_600_000;
-/// The time to the next look at a job with an expiry that is out: its end gives it back, or the job
-/// is gone by then. ms.
+/// The least time to the next look at a job with an expiry that is out, ms: its end gives it back,
+/// or the job is gone by then.
 const OUT_RETRY_MS: i64 = 20_000;
-/// The time to the next look at a dead job with an expiry, ms. A requeue has it looked at, at once.
+/// The time to the next look at a job with an expiry that is dead, or waits for its dead letter, ms.
+/// A requeue has it looked at, at once.
 pub(super) const DEAD_RETRY_MS: i64 = 86_400_000;
 
 /// A job that leaves or dies: an argument of `end.lua`.
@@ -71,19 +72,24 @@ impl Expiring {
         let Expiring { id, generation, size, job, fresh } = self;
         let after = |ms: i64| now_ms.saturating_add(ms);
         if is_dead {
-            return Judged::RecheckAt(id, after(DEAD_RETRY_MS));
+            return Judged::RecheckAt(id, soonest(&job, after(DEAD_RETRY_MS)));
         }
-        let Some(due_ms) = due_ms else { return Judged::RecheckAt(id, after(OUT_RETRY_MS)) };
+        let Some(due_ms) = due_ms else {
+            // A job in a claim may have no state: its due time is in the claim.
+            let state = State::decode(&read).ok();
+            let expires_ms = state.and_then(|state| expiry::expires_ms(&job, state.progress()));
+            let at_ms = after(OUT_RETRY_MS).max(expires_ms.unwrap_or_default());
+            return Judged::RecheckAt(id, soonest(&job, at_ms));
+        };
         let state = match read.is_empty() {
             true => fresh.map(|fresh| State { due_ms, ..fresh }),
             false => State::decode(&read).ok(),
         };
         let Some(state) = state else {
-            return Judged::RecheckAt(id, after(UNREADABLE_RETRY_MS));
+            return Judged::RecheckAt(id, soonest(&job, after(UNREADABLE_RETRY_MS)));
         };
-        // A dying job waits for its dead letter.
         if state.reason.is_some() {
-            return Judged::RecheckAt(id, after(OUT_RETRY_MS));
+            return Judged::RecheckAt(id, soonest(&job, after(DEAD_RETRY_MS)));
         }
         let next = state.clone().in_flight();
         let died = match expiry::swept(&job, next.progress(), rules, now_ms) {
@@ -96,7 +102,7 @@ impl Expiring {
                 let expires_ms = expiry::expires_ms(&job, state.progress());
                 // Without an expiry: an action may begin another one.
                 let at_ms = expires_ms.unwrap_or_else(|| after(DEAD_RETRY_MS));
-                return Judged::RecheckAt(id, at_ms);
+                return Judged::RecheckAt(id, soonest(&job, at_ms));
             }
         };
         let set = DueSet::of(&job).to_string();
@@ -104,6 +110,11 @@ impl Expiring {
         let death = Some(Death { read, state: died, job, attempt, due_ms });
         Judged::Ends(Box::new(Ending { id, set, generation, size, death }))
     }
+}
+
+/// The time of the next look, epoch ms: no later than the end that the job has of its own.
+pub(super) fn soonest(job: &Job, at_ms: i64) -> i64 {
+    job.ends_ms.filter(|_| job.queue().is_some()).map_or(at_ms, |ends_ms| at_ms.min(ends_ms))
 }
 
 /// Tells of a job that died or was dropped. The dead letter of a job of a broker is still to come,

@@ -30,14 +30,15 @@ impl Fsck<'_> {
         else {
             return Ok(false);
         };
-        let (wait_ms, dies, error) =
-            match lease::timed_out(&record.job, held.step, &self.rules.retry_ms) {
-                Fate::Retry { wait_ms, error } => (wait_ms, None, error),
-                Fate::Die { reason, error, .. } | Fate::Bury { reason, error } => {
-                    (0, Some(reason), error)
-                }
-                Fate::Release { .. } | Fate::Drop => return Ok(false),
-            };
+        let (job, now_ms) = (&record.job, self.store.now_ms());
+        let fate = lease::unfinished(job, held.progress(), &self.rules.retry_ms, now_ms);
+        let (wait_ms, dies, error) = match fate {
+            Fate::Retry { wait_ms, error } => (wait_ms, None, error),
+            Fate::Die { reason, error, .. } | Fate::Bury { reason, error } => {
+                (0, Some(reason), error)
+            }
+            Fate::Release { .. } | Fate::Drop => return Ok(false),
+        };
         let failed = failed(held, dies, &error);
         let mut call =
             self.store.script_call(Name::FsckHold, bucket, &[DueSet::of(&record.job).to_string()]);
