@@ -167,7 +167,7 @@ mod tests {
             let job = Job { expire, ..Job::new("main", Destination::new("t"), "") };
             let state = Progress { attempt, due_ms: 10, ..Progress::default() };
             let conclusion = concluded(&job, state, AttemptResult::Refused, &[7], rules, now_ms);
-            let Conclusion::Settle(fate) = conclusion else { panic!("{conclusion:?}") };
+            let Conclusion::Settle(fate) = conclusion else { panic!("{attempt} {now_ms}") };
             let is_expired = matches!(&fate, Fate::Die { reason: DeadReason::Expired, .. });
             match expected {
                 Some(expected) => assert_eq!(fate, expected, "{attempt} {now_ms}"),

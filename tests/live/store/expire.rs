@@ -119,6 +119,17 @@ async fn a_job_with_an_end_of_its_own_expires_too() {
 }
 
 #[tokio::test]
+async fn a_cancelled_job_leaves_the_index() {
+    let fixture = Fixture::new().await;
+    put(&fixture, "cancelled", of_queue(), FAR, Expire::After(1)).await;
+    put(&fixture, "stays", job("body"), FAR, Expire::After(1)).await;
+    assert_eq!(entries(&fixture).await.len(), 2);
+    let cancelled = fixture.act(&action(Action::Cancel, "cancelled", 1)).await;
+    assert_eq!(cancelled, Verdict::Cancelled);
+    assert_eq!(entries(&fixture).await, BTreeSet::from(["stays".to_owned()]));
+}
+
+#[tokio::test]
 async fn a_fail_by_a_message_tells_that_the_expiry_ended_the_job() {
     let fixture = Fixture::new().await;
     let table = [

@@ -13,9 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use redis::{Pipeline, Value};
 
-use self::judged::{
-    DEAD_RETRY_MS, Death, Ending, Expiring, Judged, UNREADABLE_RETRY_MS, soonest, tell,
-};
+use self::judged::{Death, Ending, Expiring, Judged, UNREADABLE_RETRY_MS, tell};
 use crate::events::Observer;
 use crate::job::{JobId, Target};
 use crate::policy::expiry;
@@ -144,32 +142,39 @@ impl Queue {
                     }
                 }
             }
+            // Before the deaths: whoever hears of one may requeue the job at once, and the time that
+            // the requeue notes is to stay.
+            for job in over.iter().filter(|job| job.dies()) {
+                let again_ms = job.again_ms(now_ms);
+                pipeline.cmd("ZADD").arg(&key).arg(again_ms).arg(job.id.as_str());
+            }
+            stay += self.move_entries(&pipeline).await?;
+            let mut changed = Pipeline::new();
             for (job, has_ended) in over.iter().zip(self.end(bucket, &over).await?) {
                 match has_ended {
                     true => {
                         tell(job, observer);
-                        // A job that died is looked at again after a requeue.
-                        let died = job.death.as_ref().filter(|death| death.state.is_some());
-                        if let Some(death) = died {
-                            let again_ms = now_ms.saturating_add(DEAD_RETRY_MS);
-                            let again_ms = soonest(&death.job, again_ms);
-                            pipeline.cmd("ZADD").arg(&key).arg(again_ms).arg(job.id.as_str());
-                        } else {
+                        if !job.dies() {
                             left.push(job.id.as_str().into());
                         }
                     }
                     // The id has another record or state by now.
                     false => {
                         let again_ms = now_ms + CHANGED_RETRY_MS;
-                        pipeline.cmd("ZADD").arg(&key).arg(again_ms).arg(job.id.as_str());
+                        changed.cmd("ZADD").arg(&key).arg(again_ms).arg(job.id.as_str());
                     }
                 }
             }
             self.forget(bucket, &left).await?;
-            match self.namespace.link.pipeline("moving the ends of jobs", &pipeline).await {
-                Err(error) if error.class == Class::Oom => stay += pipeline.len(),
-                moved => drop(moved?),
-            }
+            stay += self.move_entries(&changed).await?;
+        }
+    }
+
+    /// Moves entries of the index. Returns the number of those that a full Redis leaves in place.
+    async fn move_entries(&self, pipeline: &Pipeline) -> Result<usize, StoreError> {
+        match self.namespace.link.pipeline("moving the ends of jobs", pipeline).await {
+            Err(error) if error.class == Class::Oom => Ok(pipeline.len()),
+            moved => moved.map(|_| 0),
         }
     }
 

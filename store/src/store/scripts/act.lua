@@ -79,6 +79,8 @@ local function leave()
   if is_held then count_unheld(record) end
   take_all_out(claimed)
   if #claimed > 0 then close_claims(ALL_CLAIMS) end
+  -- Else the entry would stay up to the due time. It is a hint: nothing depends on this write.
+  if ENDS and may_expire(record) then redis.pcall('ZREM', ENDS, id) end
 end
 
 -- Moves the job to due at this time. A waiting job is not removed first: while a slot migrates, its

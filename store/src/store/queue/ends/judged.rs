@@ -11,11 +11,11 @@ use crate::store::record::{self, Generation, State};
 /// The time to the next look at an entry whose job cannot be read, ms.
 pub(super) const UNREADABLE_RETRY_MS: i64 = 3_600_000;
 /// The least time to the next look at a job with an expiry that is out, ms: its end gives it back,
-/// or the job is gone by then.
+/// or the job is gone by then. And to the next look at one that is about to die.
 const OUT_RETRY_MS: i64 = 20_000;
 /// The time to the next look at a job with an expiry that is dead, or waits for its dead letter, ms.
 /// A requeue has it looked at, at once.
-pub(super) const DEAD_RETRY_MS: i64 = 86_400_000;
+const DEAD_RETRY_MS: i64 = 86_400_000;
 
 /// A job that leaves or dies: an argument of `end.lua`.
 pub(super) struct Ending {
@@ -24,6 +24,19 @@ pub(super) struct Ending {
     pub(super) generation: Generation,
     pub(super) size: usize,
     pub(super) death: Option<Death>,
+}
+
+impl Ending {
+    /// Whether the job dies. Any other one leaves.
+    pub(super) fn dies(&self) -> bool {
+        self.death.as_ref().is_some_and(|death| death.state.is_some())
+    }
+
+    /// The time of the next look at a job that dies, epoch ms.
+    pub(super) fn again_ms(&self, now_ms: i64) -> i64 {
+        let at_ms = now_ms.saturating_add(OUT_RETRY_MS);
+        self.death.as_ref().map_or(at_ms, |death| soonest(&death.job, at_ms))
+    }
 }
 
 /// The end of a job that waits, judged by its state.
@@ -113,7 +126,7 @@ impl Expiring {
 }
 
 /// The time of the next look, epoch ms: no later than the end that the job has of its own.
-pub(super) fn soonest(job: &Job, at_ms: i64) -> i64 {
+fn soonest(job: &Job, at_ms: i64) -> i64 {
     job.ends_ms.filter(|_| job.queue().is_some()).map_or(at_ms, |ends_ms| at_ms.min(ends_ms))
 }
 
@@ -135,6 +148,39 @@ pub(super) fn tell(ended: &Ending, observer: &dyn Observer) {
             if job.queue().is_none() {
                 observer.observe(&JobEvent::Settled { set, id, end: Settled::Dropped, facts });
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Expire;
+
+    #[test]
+    fn the_next_look_is_when_the_fate_can_be_another() {
+        let state = State::of_record(&[0; 31], 1_000).unwrap();
+        let dying = State { reason: Some(DeadReason::Failed), ..state.clone() };
+        let table = [
+            // State, due, end, now, next look.
+            ("waits", &state, Some(1_000), None, 2_000, Some(101_000)),
+            ("is expired", &state, Some(1_000), None, 101_000, None),
+            ("is out", &state, None, None, 2_000, Some(101_000)),
+            ("is out past its expiry", &state, None, None, 200_000, Some(220_000)),
+            ("is dying", &dying, Some(1_000), None, 200_000, Some(86_600_000)),
+            ("has an end", &state, Some(1_000), Some(50_000), 2_000, Some(50_000)),
+        ];
+        for (name, state, due_ms, ends_ms, now_ms, expected) in table {
+            let expire = Some(Expire::After(100_000));
+            let job = Job { expire, ends_ms, ..Job::for_queue("q", "") };
+            let id = JobId::new("a").unwrap();
+            let expiring = Expiring { id, generation: [0; 8], size: 0, job, fresh: None };
+            let rules = LateRules::default();
+            let at_ms = match expiring.judged(state.encode(), (due_ms, false), rules, now_ms) {
+                Judged::RecheckAt(_, at_ms) => Some(at_ms),
+                Judged::Ends(_) => None,
+            };
+            assert_eq!(at_ms, expected, "{name}");
         }
     }
 }
