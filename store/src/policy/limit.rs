@@ -6,8 +6,9 @@ use std::fmt;
 /// So long after its turn a job may still use the turn. Later it takes another one: after an outage
 /// the turns that passed meanwhile do not come all at once.
 const TURN_TTL_MS: i64 = 2_000;
-/// A turn further ahead is none: a clock was wrong, or the bytes are not a turn.
-const MAX_AHEAD_MS: i64 = 366 * 86_400_000;
+/// A turn further ahead is none: a clock was wrong, or the bytes are not a turn. The turns of a long
+/// backlog with a low rate lie years ahead, and a job that loses one makes the line longer.
+const MAX_AHEAD_MS: i64 = 36_525 * 86_400_000;
 /// The burst of a limit without one of its own is worth this much time, µs.
 const BURST_US: u64 = 100_000;
 

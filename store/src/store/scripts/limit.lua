@@ -20,7 +20,10 @@ end
 for i = 1, #ARGV, 4 do
   local field, span, ahead, rule = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), ARGV[i + 3]
   local taken, since, before = string.match(call('HGET', LIMITS, field) or '', '^(%d+) (%d+) (.*)$')
-  local from = math.max(tonumber(taken or '') or 0, now)
+  -- The clock went back by so much since: the line of turns goes with it.
+  local back = math.max(0, (tonumber(since or '') or 0) - math.floor(now / 1000))
+  local from = math.max((tonumber(taken or '') or 0) - back * 1000, now)
+  if back > 0 then since = string.format('%.0f', math.floor(now / 1000)) end
   -- Turns of another rule hold nobody up.
   if before ~= rule then from = math.min(from, now + ahead) end
   -- Until now no turn lay ahead.

@@ -18,18 +18,18 @@ if call('HLEN', LIMITS) > MANY then
     if not taken or taken <= now then call('HDEL', LIMITS, fields[i]) end
   end
 end
-local taken, since, before = string.match(call('HGET', LIMITS, field) or '', '^(%d+) (%d+) (.*)$')
+local taken, since = string.match(call('HGET', LIMITS, field) or '', '^(%d+) (%d+) ')
 local from, turns = math.max(tonumber(taken or '') or 0, now), 0
 since = tonumber(since or '') or 0
--- Turns of another rule hold nobody up.
-if before ~= rule then from = math.min(from, now + burst * per / count) end
+-- Nothing is taken ahead: a time further away is of another rule, or of a clock that went back since.
+from = math.min(from, now + math.ceil(burst * per / count))
 if asked < 0 then
   -- More was there than jobs.
   from, since = math.max(0, from - math.floor(-asked * per / count)), 0
 else
   turns = math.max(0, math.min(asked, math.floor((burst * per - (from - now) * count) / per)))
   from = from + math.ceil(turns * per / count)
-  if turns == asked then since = 0 elseif since == 0 then since = math.floor(now / 1000) end
+  if turns == asked then since = 0 elseif since == 0 or since * 1000 > now then since = math.floor(now / 1000) end
 end
 call('HSET', LIMITS, field, string.format('%.0f %.0f ', from, since) .. rule)
 return { turns, math.max(0, math.ceil(from - (burst - 1) * per / count - now)) }
