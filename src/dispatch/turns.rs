@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use dwell_connectors::{Allow, BrokerConfig, Destination};
 
+use super::attempt::LastTurn;
 use crate::clock::{self, Instant};
 use crate::config::Broker;
 use crate::policy::limit::Turn;
 use crate::store::Store;
 use crate::store::error::StoreError;
-use crate::store::limits::{Limit, TakenTurns};
+use crate::store::limits::{AskedTurns, Limit, TakenTurns};
 use crate::store::queue::claim::ClaimedJob;
 
 /// The longest wait of a job for the answer of a call: jobs that wait hold places of the window.
@@ -35,6 +36,9 @@ pub(super) enum TurnState {
     At(Instant),
     /// The job needs a turn of this limit.
     Needed(usize),
+    /// All turns within this time are taken, and later ones are of no use to the job: it expires
+    /// before, or is too late.
+    TooFar { within: Duration, expires: bool },
 }
 
 /// A job that waits for a turn.
@@ -43,18 +47,20 @@ struct Asking {
     limit: usize,
     /// When the job was first ready to be published.
     since: Instant,
+    /// The last turn that is of use to the job.
+    last: Option<LastTurn>,
     lease: Box<ClaimedJob>,
 }
 
 /// A call that was answered.
 pub(super) struct TurnAnswer {
-    /// The limits and the number of turns, in the order of the jobs.
-    asked: Vec<(usize, u64)>,
     taken: Result<TakenTurns, StoreError>,
 }
 
 /// Jobs, and since when each is ready to be published.
 pub(super) type ReadyJobs = Vec<(Instant, Box<ClaimedJob>)>;
+/// The same, and the turn of each.
+pub(super) type JobsWithTurns = Vec<(Instant, Box<ClaimedJob>, TurnState)>;
 
 /// The limited targets of one broker.
 pub(super) struct Turns {
@@ -71,6 +77,9 @@ pub(super) struct Turns {
     asked: Vec<Asking>,
     /// When the call without an answer began.
     begun: Option<Instant>,
+    /// The time of the last answer by the clock of the limits, µs, and here. Turns are times of that
+    /// clock; the masters of a cluster need not agree.
+    clock: Option<(i64, Instant)>,
     /// The log has that calls fail.
     is_told: bool,
 }
@@ -97,6 +106,7 @@ impl Turns {
             asking: Vec::new(),
             asked: Vec::new(),
             begun: None,
+            clock: None,
             is_told: false,
         })
     }
@@ -107,7 +117,7 @@ impl Turns {
             return TurnState::Free;
         }
         let Some(limit) = self.patterns.find(&*self.connector, to) else { return TurnState::Free };
-        let (turn, now_us) = (lease.state.turn, self.store.now_us());
+        let (turn, now_us) = (lease.state.turn, self.now_us(now));
         if !turn.is_good(self.limits[limit].mark(), now_us / 1000) {
             return TurnState::Needed(limit);
         }
@@ -115,19 +125,31 @@ impl Turns {
         if ahead_us > 0 { TurnState::At(now + clock::micros(ahead_us)) } else { TurnState::Free }
     }
 
-    /// Has the next call take a turn for this job. Gives the job back if none is to be expected
-    /// soon.
+    /// The clock of the limits, epoch µs.
+    fn now_us(&self, now: Instant) -> i64 {
+        match self.clock {
+            Some((us, seen)) if self.store.is_cluster() => {
+                let elapsed = now.saturating_duration_since(seen).as_micros();
+                us.saturating_add(i64::try_from(elapsed).unwrap_or(i64::MAX))
+            }
+            _ => self.store.now_us(),
+        }
+    }
+
+    /// Has the next call take a turn for this job, if there is one by the last that is of use. Gives
+    /// the job back if no answer is to be expected soon.
     pub(super) fn ask(
         &mut self,
         limit: usize,
         since: Instant,
+        last: Option<LastTurn>,
         lease: Box<ClaimedJob>,
         now: Instant,
     ) -> Option<Box<ClaimedJob>> {
         if self.asking.len() >= MAX_ASKING || self.is_late(now) {
             return Some(lease);
         }
-        self.asking.push(Asking { limit, since, lease });
+        self.asking.push(Asking { limit, since, last, lease });
         None
     }
 
@@ -148,25 +170,32 @@ impl Turns {
         self.asked = std::mem::take(&mut self.asking);
         // The jobs of a limit keep their order.
         self.asked.sort_by_key(|asking| asking.limit);
-        let asked: Vec<(usize, u64)> = self
+        let now_us = self.store.now_us();
+        let call: Vec<AskedTurns> = self
             .asked
             .chunk_by(|one, other| one.limit == other.limit)
-            .map(|jobs| (jobs[0].limit, jobs.len() as u64))
+            .map(|jobs| AskedTurns {
+                limit: self.limits[jobs[0].limit].clone(),
+                waits_us: jobs
+                    .iter()
+                    .map(|job| job.last.map(|last| wait_us(last, now_us)))
+                    .collect(),
+            })
             .collect();
-        let call: Vec<(Limit, u64)> =
-            asked.iter().map(|(limit, turns)| (self.limits[*limit].clone(), *turns)).collect();
         let store = self.store.clone();
-        Some(async move {
-            let taken = store.take_turns(&call).await;
-            TurnAnswer { asked, taken }
-        })
+        Some(async move { TurnAnswer { taken: store.take_turns(&call).await } })
     }
 
-    /// The call was answered: its jobs with their turns, or without them.
-    pub(super) fn answered(&mut self, answer: TurnAnswer) -> Result<ReadyJobs, ReadyJobs> {
+    /// The call was answered: its jobs with their turns, or without them. A turn counts from the
+    /// answer: nobody judges it by another clock, and has its job ask again.
+    pub(super) fn answered(
+        &mut self,
+        answer: TurnAnswer,
+        now: Instant,
+    ) -> Result<JobsWithTurns, ReadyJobs> {
         self.begun = None;
         let jobs = std::mem::take(&mut self.asked);
-        let TakenTurns { now_us, from_us } = match answer.taken {
+        let TakenTurns { now_us, at_us } = match answer.taken {
             Ok(taken) => taken,
             Err(error) => {
                 if !self.is_told && !error.is_told() {
@@ -178,20 +207,26 @@ impl Turns {
             }
         };
         self.is_told = false;
-        let limits = &self.limits;
-        let mut turns = answer.asked.iter().zip(from_us).flat_map(|((limit, turns), from_us)| {
-            let limit = &limits[*limit];
-            (0..*turns).map(move |index| {
-                Turn::new(limit.rate().turn_us(now_us, from_us, index), now_us, limit.mark())
-            })
-        });
-        let mut jobs = ready(jobs);
-        for (_, lease) in &mut jobs {
-            let turn = turns.next().unwrap_or(Turn::NONE);
+        self.clock = Some((now_us, now));
+        let bucket_now_us = self.store.now_us();
+        let with_turn = |(job, at_us): (Asking, Option<i64>)| {
+            let Asking { limit, since, last, mut lease } = job;
+            let turn = at_us
+                .map_or(Turn::NONE, |at_us| Turn::new(at_us, now_us, self.limits[limit].mark()));
             lease.state.turn = turn;
             lease.token.state.turn = turn;
-        }
-        Ok(jobs)
+            let ahead_us = turn.at_ms().saturating_mul(1000).saturating_sub(now_us);
+            let state = match (at_us, last) {
+                (None, Some(last)) => {
+                    let within = wait_us(last, bucket_now_us).saturating_add(1000);
+                    TurnState::TooFar { within: clock::micros(within), expires: last.expires }
+                }
+                _ if ahead_us > 0 => TurnState::At(now + clock::micros(ahead_us)),
+                _ => TurnState::Free,
+            };
+            (since, lease, state)
+        };
+        Ok(jobs.into_iter().zip(at_us).map(with_turn).collect())
     }
 
     /// When the jobs of the running call have waited too long.
@@ -212,6 +247,11 @@ impl Turns {
         jobs.extend(ready(std::mem::take(&mut self.asking)));
         jobs
     }
+}
+
+/// How long a job may wait for its last turn, µs.
+fn wait_us(last: LastTurn, now_us: i64) -> i64 {
+    last.at_ms.saturating_mul(1000).saturating_sub(now_us).max(0)
 }
 
 fn ready(jobs: Vec<Asking>) -> ReadyJobs {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::policy::limit::Rate;
+use crate::store::limits::{AskedTurns, Limit};
 
 const SECOND: u64 = 1_000_000;
 
@@ -110,4 +111,53 @@ async fn the_namespace_keeps_the_limits_of_those_who_declare_them() {
     assert!(fixture.store.limit_of_queue(QUEUE).is_none());
     other.reread().await.unwrap();
     assert!(other.limit_of_queue(QUEUE).is_none());
+}
+
+#[tokio::test]
+async fn a_job_whose_turn_comes_too_late_takes_none() {
+    let fixture = Fixture::new().await;
+    let limit = Limit::of_targets("main", "a", Rate::new(1, 60 * SECOND, Some(1)));
+    let take = async |waits_us: Vec<Option<i64>>| {
+        let asked = [AskedTurns { limit: limit.clone(), waits_us }];
+        fixture.store.take_turns(&asked).await.unwrap()
+    };
+    let first = take(vec![None, Some(90_000_000), Some(90_000_000), None]).await;
+    let ahead: Vec<Option<i64>> =
+        first.at_us.iter().map(|at_us| at_us.map(|us| us - first.now_us)).collect();
+    assert_eq!(ahead, [Some(0), Some(60_000_000), None, Some(120_000_000)]);
+    let next = take(vec![Some(10), None]).await;
+    let after = first.now_us + 180_000_000;
+    assert_eq!(next.at_us, [None, Some(after)], "the line is no longer than its turns");
+}
+
+#[tokio::test]
+async fn the_turns_go_back_with_the_clock() {
+    let fixture = limited(Rate::new(1, SECOND, Some(1))).await;
+    let mut raw = redis::Client::open(fixture.server.url())
+        .unwrap()
+        .get_multiplexed_async_connection()
+        .await
+        .unwrap();
+    let (key, hour_us) = (fixture.store.keys().limits(), 3600 * 1_000_000);
+    let now_us = fixture.store.read_clock().await.unwrap();
+    let limit = Limit::of_targets("main", "a", Rate::new(1, SECOND, Some(1)));
+    // The clock was an hour ahead, and 30 turns were taken then.
+    let (since_ms, until_us) = ((now_us + hour_us) / 1000, now_us + hour_us + 30_000_000);
+    let of_queue = fixture.store.limit_of_queue(QUEUE).unwrap();
+    for limit in [&limit, &of_queue] {
+        let field = format!("{until_us} {since_ms} {}", limit.rate());
+        redis::cmd("HSET")
+            .arg(&key)
+            .arg(limit.name())
+            .arg(field)
+            .exec_async(&mut raw)
+            .await
+            .unwrap();
+    }
+    let asked = [AskedTurns { limit, waits_us: vec![None] }];
+    let taken = fixture.store.take_turns(&asked).await.unwrap();
+    let ahead_us = taken.at_us[0].unwrap() - taken.now_us;
+    assert!((0..30_001_000).contains(&ahead_us), "{ahead_us}");
+    let (turns, wait) = fixture.store.take_turns_now(&of_queue, 1).await.unwrap();
+    assert!(turns == 0 && wait <= Duration::from_secs(1), "{turns} {wait:?}");
 }
