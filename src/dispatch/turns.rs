@@ -52,6 +52,16 @@ struct Asking {
     lease: Box<ClaimedJob>,
 }
 
+impl Asking {
+    /// How long the job may wait for its last turn, µs, by the clock of its own master.
+    fn wait_us(&self, now: Instant) -> Option<i64> {
+        let last_us = self.last?.at_ms.saturating_mul(1000);
+        let waited = now.saturating_duration_since(self.since).as_micros();
+        let waited_us = i64::try_from(waited).unwrap_or(i64::MAX);
+        Some(last_us.saturating_sub(self.lease.taken_us.saturating_add(waited_us)).max(0))
+    }
+}
+
 /// A call that was answered.
 pub(super) struct TurnAnswer {
     taken: Result<TakenTurns, StoreError>,
@@ -170,16 +180,12 @@ impl Turns {
         self.asked = std::mem::take(&mut self.asking);
         // The jobs of a limit keep their order.
         self.asked.sort_by_key(|asking| asking.limit);
-        let now_us = self.store.now_us();
         let call: Vec<AskedTurns> = self
             .asked
             .chunk_by(|one, other| one.limit == other.limit)
             .map(|jobs| AskedTurns {
                 limit: self.limits[jobs[0].limit].clone(),
-                waits_us: jobs
-                    .iter()
-                    .map(|job| job.last.map(|last| wait_us(last, now_us)))
-                    .collect(),
+                waits_us: jobs.iter().map(|job| job.wait_us(now)).collect(),
             })
             .collect();
         let store = self.store.clone();
@@ -208,19 +214,19 @@ impl Turns {
         };
         self.is_told = false;
         self.clock = Some((now_us, now));
-        let bucket_now_us = self.store.now_us();
         let with_turn = |(job, at_us): (Asking, Option<i64>)| {
+            let wait_us = job.wait_us(now);
             let Asking { limit, since, last, mut lease } = job;
             let turn = at_us
                 .map_or(Turn::NONE, |at_us| Turn::new(at_us, now_us, self.limits[limit].mark()));
             lease.state.turn = turn;
             lease.token.state.turn = turn;
             let ahead_us = turn.at_ms().saturating_mul(1000).saturating_sub(now_us);
-            let state = match (at_us, last) {
-                (None, Some(last)) => {
-                    let within = wait_us(last, bucket_now_us).saturating_add(1000);
-                    TurnState::TooFar { within: clock::micros(within), expires: last.expires }
-                }
+            let state = match (at_us, last, wait_us) {
+                (None, Some(last), Some(wait_us)) => TurnState::TooFar {
+                    within: clock::micros(wait_us.saturating_add(1000)),
+                    expires: last.expires,
+                },
                 _ if ahead_us > 0 => TurnState::At(now + clock::micros(ahead_us)),
                 _ => TurnState::Free,
             };
@@ -247,11 +253,6 @@ impl Turns {
         jobs.extend(ready(std::mem::take(&mut self.asking)));
         jobs
     }
-}
-
-/// How long a job may wait for its last turn, µs.
-fn wait_us(last: LastTurn, now_us: i64) -> i64 {
-    last.at_ms.saturating_mul(1000).saturating_sub(now_us).max(0)
 }
 
 fn ready(jobs: Vec<Asking>) -> ReadyJobs {
