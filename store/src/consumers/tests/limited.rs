@@ -161,3 +161,20 @@ async fn the_turns_go_back_with_the_clock() {
     let (turns, wait) = fixture.store.take_turns_now(&of_queue, 1).await.unwrap();
     assert!(turns == 0 && wait <= Duration::from_secs(1), "{turns} {wait:?}");
 }
+
+#[tokio::test]
+async fn instances_with_other_rates_begin_no_line_anew_by_turns() {
+    let fixture = Fixture::new().await;
+    let limit = |span| Limit::of_targets("main", "a", Rate::new(1, span * SECOND, Some(1)));
+    let (slow, fast) = (limit(60), limit(30));
+    let take = async |limit: &Limit, turns| {
+        let asked = [AskedTurns { limit: limit.clone(), waits_us: vec![None; turns] }];
+        fixture.store.take_turns(&asked).await.unwrap()
+    };
+    let (first, other) = (take(&slow, 3).await, take(&fast, 1).await);
+    assert_eq!(other.at_us, [Some(other.now_us + 30_000_000)], "a line of its own");
+    assert_eq!(take(&slow, 1).await.at_us, [Some(first.now_us + 180_000_000)]);
+    assert_eq!(take(&fast, 1).await.at_us, [Some(other.now_us + 60_000_000)]);
+    let limited = fixture.store.limited().await.unwrap();
+    assert_eq!(limited.len(), 1, "{limited:?}");
+}

@@ -6,14 +6,15 @@
 --        whose turn would come later takes none.
 -- Answer { now us, then per limit the time from which on its turns are taken, us, and per job '1' if it has a turn,
 --        else '0' ('' all have) }
--- Work   one field a limit, and all of them when they are many. First write HDEL: a full Redis accepts the call.
-local LIMITS, MANY = KEYS[1], 1000
+-- Work   one field a limit, three where the rule is another, and all of them in one of 64 calls when they are many.
+--        First write HDEL: a full Redis accepts the call.
+local LIMITS, MANY, RECENT = KEYS[1], 1000, 60000000
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local answer = { now }
 call('HDEL', LIMITS, '')
-if call('HLEN', LIMITS) > MANY then
+if now % 64 == 0 and call('HLEN', LIMITS) > MANY then
   local fields = call('HGETALL', LIMITS)
   for i = 1, #fields, 2 do
     local taken = tonumber(string.match(fields[i + 1], '^%d+') or '')
@@ -27,8 +28,17 @@ for i = 1, #ARGV, 5 do
   local back = math.max(0, (tonumber(since or '') or 0) - math.floor(now / 1000))
   local from = math.max((tonumber(taken or '') or 0) - back * 1000, now)
   if back > 0 then since = string.format('%.0f', math.floor(now / 1000)) end
-  -- Turns of another rule hold nobody up.
-  if before ~= rule then from = math.min(from, now + ahead) end
+  -- Turns of another rule hold nobody up. But while instances with both rules take turns, each rule keeps its own
+  -- line, in a field beside: else each change between them would begin one anew.
+  if before and before ~= rule then
+    local own = field .. '\0' .. rule
+    local until_us, left = string.match(call('HGET', LIMITS, own) or '', '^(%d+) (%d+)$')
+    call('HSET', LIMITS, field .. '\0' .. before, taken .. string.format(' %.0f', now))
+    call('HDEL', LIMITS, own)
+    local ago = left and now - tonumber(left)
+    local is_recent = ago and ago >= 0 and ago < RECENT
+    from = is_recent and math.max(tonumber(until_us), now) or math.min(from, now + ahead)
+  end
   -- Until now no turn lay ahead.
   if from - ahead <= now then since = string.format('%.0f', math.floor(now / 1000)) end
   local given = {}
