@@ -3,6 +3,7 @@
 //! so that the job takes no other one at its next claim.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dwell_connectors::{Allow, BrokerConfig, Destination};
@@ -87,6 +88,8 @@ pub(super) struct Turns {
     asked: Vec<Asking>,
     /// When the call without an answer began.
     begun: Option<Instant>,
+    /// No job waits any more for the answer of that call.
+    is_given_up: Arc<AtomicBool>,
     /// The time of the last answer by the clock of the limits, µs, and here. Turns are times of that
     /// clock; the masters of a cluster need not agree.
     clock: Option<(i64, Instant)>,
@@ -116,6 +119,7 @@ impl Turns {
             asking: Vec::new(),
             asked: Vec::new(),
             begun: None,
+            is_given_up: Arc::default(),
             clock: None,
             is_told: false,
         })
@@ -188,8 +192,18 @@ impl Turns {
                 waits_us: jobs.iter().map(|job| job.wait_us(now)).collect(),
             })
             .collect();
-        let store = self.store.clone();
-        Some(async move { TurnAnswer { taken: store.take_turns(&call).await } })
+        let (store, is_given_up) = (self.store.clone(), Arc::<AtomicBool>::default());
+        self.is_given_up = is_given_up.clone();
+        Some(async move {
+            let taken = store.take_turns(&call).await;
+            if let Ok(taken) = &taken
+                && is_given_up.load(Ordering::Relaxed)
+                && let Err(error) = store.untake_turns(&call, taken).await
+            {
+                tracing::debug!(%error, "turns without jobs were not given back");
+            }
+            TurnAnswer { taken }
+        })
     }
 
     /// The call was answered: its jobs with their turns, or without them. A turn counts from the
@@ -247,8 +261,10 @@ impl Turns {
         if self.is_late(now) { self.drain() } else { ReadyJobs::new() }
     }
 
-    /// Takes all jobs. The turns of the running call are lost.
+    /// Takes all jobs. The turns of the running call go back, if no other instance took turns behind
+    /// them.
     pub(super) fn drain(&mut self) -> ReadyJobs {
+        self.is_given_up.store(true, Ordering::Relaxed);
         let mut jobs = ready(std::mem::take(&mut self.asked));
         jobs.extend(ready(std::mem::take(&mut self.asking)));
         jobs

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use redis::Value;
+
 use super::answer::Items;
 use super::due_set::DueSet;
 use super::error::StoreError;
@@ -15,6 +17,7 @@ const RECENT_US: i64 = 60_000_000;
 /// A limited queue that nobody popped from for so long after its last turn holds no job back, µs.
 const IDLE_QUEUE_US: i64 = 5_000_000;
 const SCRIPT: &str = include_str!("scripts/limit.lua");
+const BACK_SCRIPT: &str = include_str!("scripts/limit_back.lua");
 
 /// The limit of a pattern of targets.
 #[derive(Debug, Clone)]
@@ -81,6 +84,8 @@ pub struct TakenTurns {
     /// Of each job, in the order of the call: when its turn comes, epoch µs of that clock; `None`
     /// without one.
     pub at_us: Vec<Option<i64>>,
+    /// Of each limit: until when turns were taken before the call, and after it, epoch µs.
+    lines_us: Vec<(i64, i64)>,
 }
 
 /// A limit that holds jobs back.
@@ -110,7 +115,7 @@ impl Namespace {
         let mut items = Items::new("limit", self.link.command("limit", &command).await?)?;
         let now_us = items.int()?;
         self.saw_clock(now_us);
-        let mut at_us = Vec::new();
+        let (mut at_us, mut lines_us) = (Vec::new(), Vec::with_capacity(asked.len()));
         for AskedTurns { limit, waits_us } in asked {
             let (from_us, given, mut index) = (items.int()?, items.bytes()?, 0);
             for at in 0..waits_us.len() {
@@ -118,8 +123,27 @@ impl Namespace {
                 at_us.push(has_turn.then(|| limit.rate.turn_us(now_us, from_us, index)));
                 index += u64::from(has_turn);
             }
+            lines_us.push((from_us, from_us.saturating_add(limit.rate.span_us(index))));
         }
-        Ok(TakenTurns { now_us, at_us })
+        Ok(TakenTurns { now_us, at_us, lines_us })
+    }
+
+    /// Gives the turns of a call back, which no job uses, where nobody took turns behind them.
+    /// Returns of how many limits.
+    pub async fn untake_turns(
+        &self,
+        asked: &[AskedTurns],
+        taken: &TakenTurns,
+    ) -> Result<usize, StoreError> {
+        let mut command = redis::cmd("EVAL");
+        command.arg(BACK_SCRIPT).arg(1).arg(self.keys.limits());
+        for (AskedTurns { limit, .. }, (before_us, after_us)) in asked.iter().zip(&taken.lines_us) {
+            command.arg(&*limit.name).arg(*after_us).arg(*before_us);
+        }
+        match self.link.command("limit_back", &command).await? {
+            Value::Int(count) => Ok(usize::try_from(count).unwrap_or(0)),
+            _ => Ok(0),
+        }
     }
 
     /// The names of those of these limits of which turns were taken by another rule, lately.

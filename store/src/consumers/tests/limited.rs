@@ -128,6 +128,12 @@ async fn a_job_whose_turn_comes_too_late_takes_none() {
     let next = take(vec![Some(10), None]).await;
     let after = first.now_us + 180_000_000;
     assert_eq!(next.at_us, [None, Some(after)], "the line is no longer than its turns");
+
+    // Turns go back where they are the last of the line.
+    let asked = [AskedTurns { limit: limit.clone(), waits_us: vec![Some(10), None] }];
+    assert_eq!(fixture.store.untake_turns(&asked, &first).await.unwrap(), 0);
+    assert_eq!(fixture.store.untake_turns(&asked, &next).await.unwrap(), 1);
+    assert_eq!(take(vec![None]).await.at_us, [Some(after)]);
 }
 
 #[tokio::test]
