@@ -132,7 +132,8 @@ impl Turns {
         }
         let Some(limit) = self.patterns.find(&*self.connector, to) else { return TurnState::Free };
         let (turn, now_us) = (lease.state.turn, self.now_us(now));
-        if !turn.is_good(self.limits[limit].mark(), now_us / 1000) {
+        let (mark, rate) = (self.limits[limit].mark(), self.limits[limit].rate());
+        if !turn.is_good(mark, rate.turn_ttl_ms(), now_us / 1000) {
             return TurnState::Needed(limit);
         }
         let ahead_us = turn.at_ms().saturating_mul(1000).saturating_sub(now_us);
