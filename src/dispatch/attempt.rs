@@ -15,7 +15,7 @@ use crate::outgoing;
 use crate::policy::attempt::GIVEN_BACK;
 use crate::policy::delivery::{self, Claimed};
 use crate::policy::limit::Turn;
-use crate::policy::{Fate, expiry};
+use crate::policy::{Fate, expiry, late};
 use crate::publisher::{OUTCOME_MARGIN, PublicationRequest, Publisher};
 use crate::store::queue::claim::ClaimedJob;
 use crate::telemetry::trace::{About, AboutAttempt, Span, Templates, Traces};
@@ -57,6 +57,15 @@ pub(super) struct Unconfirmed {
     pub(super) span: Span,
     /// The facts of the job, if a subscriber wants them.
     pub(super) facts: Option<(JobId, Noted)>,
+}
+
+/// The last turn that is of use to a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LastTurn {
+    /// Epoch ms.
+    pub(super) at_ms: i64,
+    /// The job expires then; otherwise it is too late from then on.
+    pub(super) expires: bool,
 }
 
 /// Makes the attempts of one broker.
@@ -107,6 +116,17 @@ impl Attempts {
             None => Ok(self.rules.destination(lease)),
             Some(fate) => Err(Box::new(settle_unpublished(lease, fate, Duration::ZERO))),
         }
+    }
+
+    /// The last turn of a limited target that is of use to a job; `None`: any.
+    pub(super) fn last_turn(&self, lease: &ClaimedJob) -> Option<LastTurn> {
+        let (job, state) = (&lease.record.job, lease.state.progress());
+        let late = late::latest_ms(job, state, self.rules.delivery.late_rules())
+            .map(|at_ms| LastTurn { at_ms, expires: false });
+        let expiry = expiry::expires_ms(job, state)
+            .map(|at_ms| LastTurn { at_ms: at_ms.saturating_sub(1), expires: true });
+        // Late is judged first.
+        late.into_iter().chain(expiry).min_by_key(|last| last.at_ms)
     }
 
     /// Makes the publication of a job, and the state that is kept until its outcome.
@@ -166,12 +186,15 @@ pub(super) fn give_back(lease: &ClaimedJob, pause: Duration) -> Settlement {
 /// may wait.
 pub(super) fn expires_within(lease: &ClaimedJob, wait: Duration) -> Option<Settlement> {
     let (job, state) = (&lease.record.job, lease.state.progress());
-    if !expiry::is_over_after(job, state, whole_ms(wait), lease.taken_us / 1000) {
-        return None;
-    }
+    expiry::is_over_after(job, state, whole_ms(wait), lease.taken_us / 1000)
+        .then(|| expired_before_turn(lease))
+}
+
+/// How to settle a job that expires before its turn.
+pub(super) fn expired_before_turn(lease: &ClaimedJob) -> Settlement {
     let error = "its turn at the limited target comes after its expiry".to_owned();
     let fate = Fate::Die { reason: DeadReason::Expired, error, unpublished: true };
-    Some(settle_unpublished(lease, fate, Duration::ZERO))
+    settle_unpublished(lease, fate, Duration::ZERO)
 }
 
 /// Gives a job its fate without an attempt. A released job is due after the pause, and never before

@@ -7,7 +7,9 @@ use std::time::Duration;
 use dwell_connectors::{Outcome, Token};
 
 use super::Parts;
-use super::attempt::{AttemptRules, Attempts, Unconfirmed, expires_within, give_back};
+use super::attempt::{
+    AttemptRules, Attempts, Unconfirmed, expired_before_turn, expires_within, give_back,
+};
 use super::destinations::{Admission, Destinations};
 use super::outcome::Outcomes;
 use super::settle_queue::Settlement;
@@ -170,11 +172,11 @@ impl InFlight {
     pub(super) async fn took_turns(&mut self, answer: TurnAnswer, settler: &mut Settler) {
         let Some(turns) = &mut self.turns else { return };
         let now = clock::now();
-        match turns.answered(answer) {
+        match turns.answered(answer, now) {
             Ok(jobs) => {
                 let mut attempts = Vec::with_capacity(jobs.len());
-                for (since, lease) in jobs {
-                    attempts.extend(self.attempt(lease, since, now, settler));
+                for (since, lease, turn) in jobs {
+                    attempts.extend(self.attempt_at(lease, since, now, Some(turn), settler));
                 }
                 self.publish(attempts).await;
             }
@@ -212,6 +214,18 @@ impl InFlight {
         now: Instant,
         settler: &mut Settler,
     ) -> Option<PublicationRequest> {
+        self.attempt_at(lease, since, now, None, settler)
+    }
+
+    /// The same of a job whose turn at a limited target is known.
+    fn attempt_at(
+        &mut self,
+        lease: Box<ClaimedJob>,
+        since: Instant,
+        now: Instant,
+        turn: Option<TurnState>,
+        settler: &mut Settler,
+    ) -> Option<PublicationRequest> {
         let to = match self.attempts.destination(&lease, now) {
             Ok(to) => to,
             Err(settlement) => {
@@ -228,7 +242,7 @@ impl InFlight {
             return None;
         }
         if let Some(turns) = &mut self.turns {
-            match turns.state(to, &lease, now) {
+            match turn.unwrap_or_else(|| turns.state(to, &lease, now)) {
                 TurnState::Free => {}
                 TurnState::At(at) => {
                     self.until_turn(lease, at, now, settler);
@@ -237,9 +251,20 @@ impl InFlight {
                 // A job of a paused destination goes back in any case.
                 TurnState::Needed(_) if self.destinations.is_paused(to, now) => {}
                 TurnState::Needed(limit) => {
-                    if let Some(lease) = turns.ask(limit, since, lease, now) {
+                    let last = self.attempts.last_turn(&lease);
+                    if let Some(lease) = turns.ask(limit, since, last, lease, now) {
                         self.settle(&lease, give_back(&lease, NO_TURN_PAUSE), settler);
                     }
+                    return None;
+                }
+                TurnState::TooFar { expires: true, .. } => {
+                    self.settle(&lease, expired_before_turn(&lease), settler);
+                    return None;
+                }
+                // The job is judged when it is too late, or by another rate.
+                TurnState::TooFar { within, .. } => {
+                    let pause = within.clamp(NO_TURN_PAUSE, MAX_TURN_WAIT);
+                    self.settle(&lease, give_back(&lease, pause), settler);
                     return None;
                 }
             }

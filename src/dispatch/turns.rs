@@ -3,16 +3,18 @@
 //! so that the job takes no other one at its next claim.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dwell_connectors::{Allow, BrokerConfig, Destination};
 
+use super::attempt::LastTurn;
 use crate::clock::{self, Instant};
 use crate::config::Broker;
 use crate::policy::limit::Turn;
 use crate::store::Store;
 use crate::store::error::StoreError;
-use crate::store::limits::{Limit, TakenTurns};
+use crate::store::limits::{AskedTurns, Limit, TakenTurns};
 use crate::store::queue::claim::ClaimedJob;
 
 /// The longest wait of a job for the answer of a call: jobs that wait hold places of the window.
@@ -35,6 +37,9 @@ pub(super) enum TurnState {
     At(Instant),
     /// The job needs a turn of this limit.
     Needed(usize),
+    /// All turns within this time are taken, and later ones are of no use to the job: it expires
+    /// before, or is too late.
+    TooFar { within: Duration, expires: bool },
 }
 
 /// A job that waits for a turn.
@@ -43,18 +48,30 @@ struct Asking {
     limit: usize,
     /// When the job was first ready to be published.
     since: Instant,
+    /// The last turn that is of use to the job.
+    last: Option<LastTurn>,
     lease: Box<ClaimedJob>,
+}
+
+impl Asking {
+    /// How long the job may wait for its last turn, µs, by the clock of its own master.
+    fn wait_us(&self, now: Instant) -> Option<i64> {
+        let last_us = self.last?.at_ms.saturating_mul(1000);
+        let waited = now.saturating_duration_since(self.since).as_micros();
+        let waited_us = i64::try_from(waited).unwrap_or(i64::MAX);
+        Some(last_us.saturating_sub(self.lease.taken_us.saturating_add(waited_us)).max(0))
+    }
 }
 
 /// A call that was answered.
 pub(super) struct TurnAnswer {
-    /// The limits and the number of turns, in the order of the jobs.
-    asked: Vec<(usize, u64)>,
     taken: Result<TakenTurns, StoreError>,
 }
 
 /// Jobs, and since when each is ready to be published.
 pub(super) type ReadyJobs = Vec<(Instant, Box<ClaimedJob>)>;
+/// The same, and the turn of each.
+pub(super) type JobsWithTurns = Vec<(Instant, Box<ClaimedJob>, TurnState)>;
 
 /// The limited targets of one broker.
 pub(super) struct Turns {
@@ -71,6 +88,11 @@ pub(super) struct Turns {
     asked: Vec<Asking>,
     /// When the call without an answer began.
     begun: Option<Instant>,
+    /// No job waits any more for the answer of that call.
+    is_given_up: Arc<AtomicBool>,
+    /// The time of the last answer by the clock of the limits, µs, and here. Turns are times of that
+    /// clock; the masters of a cluster need not agree.
+    clock: Option<(i64, Instant)>,
     /// The log has that calls fail.
     is_told: bool,
 }
@@ -97,6 +119,8 @@ impl Turns {
             asking: Vec::new(),
             asked: Vec::new(),
             begun: None,
+            is_given_up: Arc::default(),
+            clock: None,
             is_told: false,
         })
     }
@@ -107,27 +131,40 @@ impl Turns {
             return TurnState::Free;
         }
         let Some(limit) = self.patterns.find(&*self.connector, to) else { return TurnState::Free };
-        let (turn, now_us) = (lease.state.turn, self.store.now_us());
-        if !turn.is_good(self.limits[limit].mark(), now_us / 1000) {
+        let (turn, now_us) = (lease.state.turn, self.now_us(now));
+        let (mark, rate) = (self.limits[limit].mark(), self.limits[limit].rate());
+        if !turn.is_good(mark, rate.turn_ttl_ms(), now_us / 1000) {
             return TurnState::Needed(limit);
         }
         let ahead_us = turn.at_ms().saturating_mul(1000).saturating_sub(now_us);
         if ahead_us > 0 { TurnState::At(now + clock::micros(ahead_us)) } else { TurnState::Free }
     }
 
-    /// Has the next call take a turn for this job. Gives the job back if none is to be expected
-    /// soon.
+    /// The clock of the limits, epoch µs.
+    fn now_us(&self, now: Instant) -> i64 {
+        match self.clock {
+            Some((us, seen)) if self.store.is_cluster() => {
+                let elapsed = now.saturating_duration_since(seen).as_micros();
+                us.saturating_add(i64::try_from(elapsed).unwrap_or(i64::MAX))
+            }
+            _ => self.store.now_us(),
+        }
+    }
+
+    /// Has the next call take a turn for this job, if there is one by the last that is of use. Gives
+    /// the job back if no answer is to be expected soon.
     pub(super) fn ask(
         &mut self,
         limit: usize,
         since: Instant,
+        last: Option<LastTurn>,
         lease: Box<ClaimedJob>,
         now: Instant,
     ) -> Option<Box<ClaimedJob>> {
         if self.asking.len() >= MAX_ASKING || self.is_late(now) {
             return Some(lease);
         }
-        self.asking.push(Asking { limit, since, lease });
+        self.asking.push(Asking { limit, since, last, lease });
         None
     }
 
@@ -148,25 +185,38 @@ impl Turns {
         self.asked = std::mem::take(&mut self.asking);
         // The jobs of a limit keep their order.
         self.asked.sort_by_key(|asking| asking.limit);
-        let asked: Vec<(usize, u64)> = self
+        let call: Vec<AskedTurns> = self
             .asked
             .chunk_by(|one, other| one.limit == other.limit)
-            .map(|jobs| (jobs[0].limit, jobs.len() as u64))
+            .map(|jobs| AskedTurns {
+                limit: self.limits[jobs[0].limit].clone(),
+                waits_us: jobs.iter().map(|job| job.wait_us(now)).collect(),
+            })
             .collect();
-        let call: Vec<(Limit, u64)> =
-            asked.iter().map(|(limit, turns)| (self.limits[*limit].clone(), *turns)).collect();
-        let store = self.store.clone();
+        let (store, is_given_up) = (self.store.clone(), Arc::<AtomicBool>::default());
+        self.is_given_up = is_given_up.clone();
         Some(async move {
             let taken = store.take_turns(&call).await;
-            TurnAnswer { asked, taken }
+            if let Ok(taken) = &taken
+                && is_given_up.load(Ordering::Relaxed)
+                && let Err(error) = store.untake_turns(&call, taken).await
+            {
+                tracing::debug!(%error, "turns without jobs were not given back");
+            }
+            TurnAnswer { taken }
         })
     }
 
-    /// The call was answered: its jobs with their turns, or without them.
-    pub(super) fn answered(&mut self, answer: TurnAnswer) -> Result<ReadyJobs, ReadyJobs> {
+    /// The call was answered: its jobs with their turns, or without them. A turn counts from the
+    /// answer: nobody judges it by another clock, and has its job ask again.
+    pub(super) fn answered(
+        &mut self,
+        answer: TurnAnswer,
+        now: Instant,
+    ) -> Result<JobsWithTurns, ReadyJobs> {
         self.begun = None;
         let jobs = std::mem::take(&mut self.asked);
-        let TakenTurns { now_us, from_us } = match answer.taken {
+        let TakenTurns { now_us, at_us, .. } = match answer.taken {
             Ok(taken) => taken,
             Err(error) => {
                 if !self.is_told && !error.is_told() {
@@ -178,20 +228,26 @@ impl Turns {
             }
         };
         self.is_told = false;
-        let limits = &self.limits;
-        let mut turns = answer.asked.iter().zip(from_us).flat_map(|((limit, turns), from_us)| {
-            let limit = &limits[*limit];
-            (0..*turns).map(move |index| {
-                Turn::new(limit.rate().turn_us(now_us, from_us, index), now_us, limit.mark())
-            })
-        });
-        let mut jobs = ready(jobs);
-        for (_, lease) in &mut jobs {
-            let turn = turns.next().unwrap_or(Turn::NONE);
+        self.clock = Some((now_us, now));
+        let with_turn = |(job, at_us): (Asking, Option<i64>)| {
+            let wait_us = job.wait_us(now);
+            let Asking { limit, since, last, mut lease } = job;
+            let turn = at_us
+                .map_or(Turn::NONE, |at_us| Turn::new(at_us, now_us, self.limits[limit].mark()));
             lease.state.turn = turn;
             lease.token.state.turn = turn;
-        }
-        Ok(jobs)
+            let ahead_us = turn.at_ms().saturating_mul(1000).saturating_sub(now_us);
+            let state = match (at_us, last, wait_us) {
+                (None, Some(last), Some(wait_us)) => TurnState::TooFar {
+                    within: clock::micros(wait_us.saturating_add(1000)),
+                    expires: last.expires,
+                },
+                _ if ahead_us > 0 => TurnState::At(now + clock::micros(ahead_us)),
+                _ => TurnState::Free,
+            };
+            (since, lease, state)
+        };
+        Ok(jobs.into_iter().zip(at_us).map(with_turn).collect())
     }
 
     /// When the jobs of the running call have waited too long.
@@ -206,8 +262,10 @@ impl Turns {
         if self.is_late(now) { self.drain() } else { ReadyJobs::new() }
     }
 
-    /// Takes all jobs. The turns of the running call are lost.
+    /// Takes all jobs. The turns of the running call go back, if no other instance took turns behind
+    /// them.
     pub(super) fn drain(&mut self) -> ReadyJobs {
+        self.is_given_up.store(true, Ordering::Relaxed);
         let mut jobs = ready(std::mem::take(&mut self.asked));
         jobs.extend(ready(std::mem::take(&mut self.asking)));
         jobs

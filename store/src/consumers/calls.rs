@@ -27,7 +27,7 @@ struct Answered {
     portions: Vec<Portion>,
     /// The jobs that are over by their own end, or too late at their first pop.
     over: Vec<Acknowledgement>,
-    /// How many jobs the call handed out, those that are over too.
+    /// How many jobs consumers get: those that are over take no turn.
     count: usize,
 }
 
@@ -153,12 +153,12 @@ impl Consumers {
         // was received.
         let handed_us = popped.now_us.saturating_add(popped.wait_us);
         let ready = (popped.wait_us > 0).then(|| received + clock::micros(popped.wait_us));
-        let count = popped.jobs.len();
-        let (mut jobs, mut over) = (popped.jobs.into_iter(), Vec::new());
+        let (mut count, mut jobs, mut over) = (0, popped.jobs.into_iter(), Vec::new());
         let portions = popped.portions.iter().map(|portion| {
             let mine = jobs.by_ref().take(portion.jobs).collect();
             let kept = self.without_over(mine, handed_us, &mut over);
             let had_over = kept.len() < portion.jobs;
+            count += kept.len();
             let mut jobs = PoppedJobs::of(self, nonce, bucket, queue, kept);
             jobs.hold_until(ready);
             if portion.is_cut {

@@ -208,6 +208,11 @@ impl Heads {
         if busy.is_empty() { share } else { share.min(expected) }
     }
 
+    /// The number of pops that have no answer yet.
+    pub(super) fn calls_out(&self) -> usize {
+        self.buckets.iter().map(|head| head.out.0).sum()
+    }
+
     /// The time from which the next waiting pop may be granted a bucket without a pop on its way.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         let silent = self.silent(now);

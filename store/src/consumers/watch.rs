@@ -15,6 +15,7 @@ use super::Consumers;
 use super::asking::{Answer, Asking};
 use super::heads::{Heads, SILENT_MASTER_TIMEOUT};
 use super::rounds::{Begun, Rounds};
+use super::turns::TurnWait;
 use super::waiter::{Shared, Waiter};
 use crate::clock::{self, Instant};
 use crate::store::error::{Class, StoreError};
@@ -28,6 +29,8 @@ const FLOOR_POLL_INTERVAL: Duration = Duration::from_millis(250);
 const MAX_SETS_PER_SECOND: usize = 2000;
 /// The longest time between two looks at a queue that pops wait for, however many there are.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);
+/// The least time between two grants of a limited queue whose turns are asked for already.
+const MIN_GRANT_INTERVAL: Duration = Duration::from_millis(1);
 /// The life of a watch without a waiting pop, so that pops that follow each other share the watch.
 const IDLE_WATCH_TTL: Duration = Duration::from_secs(2);
 
@@ -50,8 +53,8 @@ struct State {
     used: Instant,
     /// The time of the next look at all buckets; `None`: now.
     look_at: Option<Instant>,
-    /// Until then a limited queue has no turn for another job.
-    limited_until: Option<Instant>,
+    /// A limited queue had no turn for another job at the last call.
+    limited: Option<TurnWait>,
     is_over: bool,
 }
 
@@ -77,7 +80,7 @@ impl Watch {
             waiting: VecDeque::new(),
             used: clock::now(),
             look_at: None,
-            limited_until: None,
+            limited: None,
             is_over: false,
         };
         Watch {
@@ -147,8 +150,8 @@ impl Watch {
             let mut guard = self.state.lock();
             let state = &mut *guard;
             state.used = now;
-            let (calls, unserved) = match state.limited_until {
-                Some(until) if now < until => (Vec::new(), state.rounds.line.take_every()),
+            let (calls, unserved) = match state.limited {
+                Some(wait) if now < wait.until => (Vec::new(), state.rounds.line.take_every()),
                 _ => state.rounds.begin(&mut state.heads, now),
             };
             let is_time = !calls.is_empty() && state.is_time_to_look(now);
@@ -304,10 +307,18 @@ impl Watch {
     fn grant(self: &Arc<Self>, consumers: &Consumers) -> Instant {
         let now = clock::now();
         let mut state = self.state.lock();
-        if let Some(until) = state.limited_until.filter(|until| now < *until) {
+        // The limit may have been removed since.
+        let store = &consumers.inner.store;
+        let limited = state.limited.filter(|_| store.limit_of_queue(&self.queue).is_some());
+        if let Some(TurnWait { until, .. }) = limited.filter(|wait| now < wait.until) {
             return state.look_at.map_or(until, |look_at| look_at.min(until));
         }
-        while let Some(bucket) = state.heads.to_grant(now) {
+        let out = state.heads.calls_out();
+        let mut left = limited.map_or(usize::MAX, |wait| wait.turns(now).saturating_sub(out));
+        while left > 0
+            && let Some(bucket) = state.heads.to_grant(now)
+        {
+            left -= 1;
             // A pop that another queue served, or whose consumer went away, does not wait any more.
             let Some(waiter) = std::iter::from_fn(|| state.waiting.pop_front())
                 .find_map(|waiter| waiter.upgrade())
@@ -326,6 +337,10 @@ impl Watch {
             state = self.state.lock();
         }
         let look_at = state.look_at.unwrap_or(now);
+        if let Some(TurnWait { step, .. }) = limited.filter(|_| left == 0) {
+            // The end of a call comes before.
+            return look_at.min(now + step.max(MIN_GRANT_INTERVAL));
+        }
         state.heads.next(now).map_or(look_at, |due| due.min(look_at))
     }
 }

@@ -33,6 +33,14 @@ pub(super) fn fate(job: &Job, state: Progress<'_>, rules: LateRules, now_ms: i64
     }
 }
 
+/// The last time at which the job is not late, epoch ms; `None`: it is delivered however late.
+#[must_use]
+pub fn latest_ms(job: &Job, state: Progress<'_>, rules: LateRules) -> Option<i64> {
+    let max_late_ms = job.max_late_ms.or(rules.max_late_ms)?;
+    let is_judged = state.attempt <= 1 && job.late.unwrap_or(rules.late) != Late::Fire;
+    is_judged.then(|| state.due_ms.saturating_add_unsigned(max_late_ms))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +71,8 @@ mod tests {
                 expected,
                 "{max_late_ms:?} {attempt} {now_ms}"
             );
+            let is_late = latest_ms(&job, state, rules).is_some_and(|latest| now_ms > latest);
+            assert_eq!(is_late, dropped, "{max_late_ms:?} {attempt} {now_ms}");
         }
     }
 

@@ -3,11 +3,14 @@
 
 use std::fmt;
 
-/// So long after its turn a job may still use the turn. Later it takes another one: after an outage
+/// So long after its turn a job may still use the turn, or until the next turn of a lower rate, at
+/// most for [`MAX_TURN_TTL_MS`]. Later it takes another one, at the end of the line: after an outage
 /// the turns that passed meanwhile do not come all at once.
 const TURN_TTL_MS: i64 = 2_000;
-/// A turn further ahead is none: a clock was wrong, or the bytes are not a turn.
-const MAX_AHEAD_MS: i64 = 366 * 86_400_000;
+const MAX_TURN_TTL_MS: i64 = 3_600_000;
+/// A turn further ahead is none: a clock was wrong, or the bytes are not a turn. The turns of a long
+/// backlog with a low rate lie years ahead, and a job that loses one makes the line longer.
+const MAX_AHEAD_MS: i64 = 36_525 * 86_400_000;
 /// The burst of a limit without one of its own is worth this much time, µs.
 const BURST_US: u64 = 100_000;
 
@@ -56,6 +59,12 @@ impl Rate {
     #[must_use]
     pub fn ahead_us(self) -> i64 {
         self.span_us(self.burst)
+    }
+
+    /// How long after its turn a job may still use the turn, ms.
+    #[must_use]
+    pub fn turn_ttl_ms(self) -> i64 {
+        (self.span_us(1) / 1000).clamp(TURN_TTL_MS, MAX_TURN_TTL_MS)
     }
 
     /// When the turn of this index comes, of those that were taken at `now_us` from `from_us` on;
@@ -123,12 +132,13 @@ impl Turn {
     }
 
     /// Whether this is a turn of the limit with this mark that may be used at `now_ms` or later.
+    /// `ttl_ms`: how long after its time.
     #[must_use]
-    pub fn is_good(self, mark: u16, now_ms: i64) -> bool {
+    pub fn is_good(self, mark: u16, ttl_ms: i64, now_ms: i64) -> bool {
         let [.., high, low] = self.to_bytes();
         self != Turn::NONE
             && [high, low] == mark.to_be_bytes()
-            && now_ms <= self.at_ms() + TURN_TTL_MS
+            && now_ms <= self.at_ms() + ttl_ms
             && self.at_ms() <= now_ms.saturating_add(MAX_AHEAD_MS)
     }
 }
@@ -241,10 +251,14 @@ mod tests {
         assert_eq!(turn.at_ms(), NOW / 1000 + 1, "rounded up");
         assert_eq!(Turn::new(NOW + 1, NOW + 1, 7).at_ms(), NOW / 1000, "now");
         let at = turn.at_ms();
-        assert!(turn.is_good(7, at - 50_000) && turn.is_good(7, at + TURN_TTL_MS));
-        assert!(!turn.is_good(7, at + TURN_TTL_MS + 1) && !turn.is_good(8, at));
-        assert!(!turn.is_good(7, at - MAX_AHEAD_MS - 1));
-        assert!(!Turn::NONE.is_good(0, 0) && Turn::default().at_ms() == 0);
+        assert!(turn.is_good(7, 5, at - 50_000) && turn.is_good(7, 5, at + 5));
+        assert!(!turn.is_good(7, 5, at + 6) && !turn.is_good(8, 5, at));
+        assert!(!turn.is_good(7, 5, at - MAX_AHEAD_MS - 1));
+        assert!(!Turn::NONE.is_good(0, 5, 0) && Turn::default().at_ms() == 0);
+        let ttl_ms = |count, per_us| Rate::new(count, per_us, None).turn_ttl_ms();
+        assert_eq!(ttl_ms(100, SECOND), 2_000);
+        assert_eq!(ttl_ms(20, 3600 * SECOND), 180_000);
+        assert_eq!(ttl_ms(1, 7200 * SECOND), MAX_TURN_TTL_MS);
         assert_ne!(mark_of("main a.*"), mark_of("main b.*"));
     }
 }

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use redis::Value;
+
 use super::answer::Items;
 use super::due_set::DueSet;
 use super::error::StoreError;
@@ -15,6 +17,7 @@ const RECENT_US: i64 = 60_000_000;
 /// A limited queue that nobody popped from for so long after its last turn holds no job back, µs.
 const IDLE_QUEUE_US: i64 = 5_000_000;
 const SCRIPT: &str = include_str!("scripts/limit.lua");
+const BACK_SCRIPT: &str = include_str!("scripts/limit_back.lua");
 
 /// The limit of a pattern of targets.
 #[derive(Debug, Clone)]
@@ -63,13 +66,26 @@ impl Limit {
     }
 }
 
+/// The jobs that ask for turns of one limit.
+#[derive(Debug, Clone)]
+pub struct AskedTurns {
+    /// The limit.
+    pub limit: Limit,
+    /// Of each job: its longest wait for a turn, µs; `None`: any. A job whose turn would come later
+    /// takes none, so that the line of the limit is no longer than the jobs that are of use.
+    pub waits_us: Vec<Option<i64>>,
+}
+
 /// The turns that a call took.
 #[derive(Debug)]
 pub struct TakenTurns {
-    /// Redis's clock, epoch µs.
+    /// The clock of the master of the limits, epoch µs.
     pub now_us: i64,
-    /// Of each limit: the time from which on its turns are taken, epoch µs.
-    pub from_us: Vec<i64>,
+    /// Of each job, in the order of the call: when its turn comes, epoch µs of that clock; `None`
+    /// without one.
+    pub at_us: Vec<Option<i64>>,
+    /// Of each limit: until when turns were taken before the call, and after it, epoch µs.
+    lines_us: Vec<(i64, i64)>,
 }
 
 /// A limit that holds jobs back.
@@ -87,19 +103,47 @@ pub struct Limited {
 }
 
 impl Namespace {
-    /// Takes so many turns of each limit. A call whose answer is lost may have taken them.
-    pub async fn take_turns(&self, asked: &[(Limit, u64)]) -> Result<TakenTurns, StoreError> {
+    /// Takes a turn for each job. A call whose answer is lost may have taken them.
+    pub async fn take_turns(&self, asked: &[AskedTurns]) -> Result<TakenTurns, StoreError> {
         let mut command = redis::cmd("EVAL");
         command.arg(SCRIPT).arg(1).arg(self.keys.limits());
-        for (Limit { name, rate, .. }, turns) in asked {
-            command.arg(&**name).arg(rate.span_us(*turns)).arg(rate.ahead_us());
-            command.arg(rate.to_string());
+        for AskedTurns { limit: Limit { name, rate, .. }, waits_us } in asked {
+            let turns = u64::try_from(waits_us.len()).unwrap_or(u64::MAX);
+            command.arg(&**name).arg(rate.span_us(turns)).arg(rate.ahead_us());
+            command.arg(rate.to_string()).arg(waits_text(waits_us));
         }
         let mut items = Items::new("limit", self.link.command("limit", &command).await?)?;
         let now_us = items.int()?;
         self.saw_clock(now_us);
-        let from_us = asked.iter().map(|_| items.int()).collect::<Result<_, _>>()?;
-        Ok(TakenTurns { now_us, from_us })
+        let (mut at_us, mut lines_us) = (Vec::new(), Vec::with_capacity(asked.len()));
+        for AskedTurns { limit, waits_us } in asked {
+            let (from_us, given, mut index) = (items.int()?, items.bytes()?, 0);
+            for at in 0..waits_us.len() {
+                let has_turn = given.get(at).is_none_or(|given| *given == b'1');
+                at_us.push(has_turn.then(|| limit.rate.turn_us(now_us, from_us, index)));
+                index += u64::from(has_turn);
+            }
+            lines_us.push((from_us, from_us.saturating_add(limit.rate.span_us(index))));
+        }
+        Ok(TakenTurns { now_us, at_us, lines_us })
+    }
+
+    /// Gives the turns of a call back, which no job uses, where nobody took turns behind them.
+    /// Returns of how many limits.
+    pub async fn untake_turns(
+        &self,
+        asked: &[AskedTurns],
+        taken: &TakenTurns,
+    ) -> Result<usize, StoreError> {
+        let mut command = redis::cmd("EVAL");
+        command.arg(BACK_SCRIPT).arg(1).arg(self.keys.limits());
+        for (AskedTurns { limit, .. }, (before_us, after_us)) in asked.iter().zip(&taken.lines_us) {
+            command.arg(&*limit.name).arg(*after_us).arg(*before_us);
+        }
+        match self.link.command("limit_back", &command).await? {
+            Value::Int(count) => Ok(usize::try_from(count).unwrap_or(0)),
+            _ => Ok(0),
+        }
     }
 
     /// The names of those of these limits of which turns were taken by another rule, lately.
@@ -129,6 +173,15 @@ impl Namespace {
     }
 }
 
+/// The longest waits of jobs, as `limit.lua` reads them.
+fn waits_text(waits_us: &[Option<i64>]) -> String {
+    if waits_us.iter().all(Option::is_none) {
+        return String::new();
+    }
+    let word = |wait: &Option<i64>| wait.map_or_else(|| "-".to_owned(), |us| us.to_string());
+    waits_us.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
 /// Until when turns are taken, epoch µs; since when jobs wait, epoch ms; and the rule.
 fn read_field(value: &str) -> Option<(i64, i64, Rate)> {
     let mut words = value.splitn(3, ' ');
@@ -155,6 +208,12 @@ fn limited_of(name: &str, value: &str, now_us: i64) -> Option<Limited> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waits_are_told_only_where_a_job_has_one() {
+        assert_eq!(waits_text(&[None, None]), "");
+        assert_eq!(waits_text(&[Some(5), None, Some(0)]), "5 - 0");
+    }
 
     #[test]
     fn a_field_says_who_waits_and_since_when() {

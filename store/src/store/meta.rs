@@ -270,7 +270,11 @@ fn limits_of(fields: &[(String, String)]) -> Vec<QueueLimit> {
     };
     let mut limits: Vec<QueueLimit> = fields.iter().filter_map(limit).collect();
     let weight = |pattern: &str| pattern.bytes().filter(|byte| *byte != b'*').count();
-    limits.sort_by_key(|(pattern, _)| (pattern.contains('*'), Reverse(weight(pattern))));
+    // Instances may have declared two patterns of which neither wins: all follow the same one.
+    limits.sort_by(|(one, _), (other, _)| {
+        let rank = |pattern: &str| (pattern.contains('*'), Reverse(weight(pattern)));
+        rank(one).cmp(&rank(other)).then_with(|| one.cmp(other))
+    });
     limits
 }
 

@@ -123,3 +123,28 @@ async fn a_job_that_waits_for_its_turn_is_cancelled_and_fired_like_any_other() {
     let times = times(&came);
     assert!(times[1] - times[0] >= 2_950, "the fired one waits all the same: {times:?}");
 }
+
+#[tokio::test]
+async fn jobs_that_are_over_before_their_turn_hold_no_other_one_back() {
+    let set = [
+        ("brokers.main.limits.\"orders.a\".rate", "6/m"),
+        ("brokers.main.limits.\"orders.a\".burst", "1"),
+    ];
+    let env = Environment::start(&set).await;
+    env.send(to("orders.a", "first", "0"));
+    env.arrived("orders.a", 1).await;
+    for n in 0..40 {
+        let job = to("orders.a", &format!("over-{n}"), "0");
+        let late = |job: Message| {
+            job.with_header("delay-late", "drop").with_header("delay-max-late", "500ms")
+        };
+        env.send(if n % 2 == 0 { job.with_header("delay-expire", "500ms") } else { late(job) });
+    }
+    env.arrived("delay.dead", 20).await;
+    env.taken().await;
+    env.send(to("orders.a", "last", "0"));
+    let came = env.arrived("orders.a", 2).await;
+    assert_eq!(env.until_empty().await, 20, "the others were dropped");
+    let times = times(&came);
+    assert!(times[1] - times[0] < 25_000, "it has the next turn but few: {times:?}");
+}

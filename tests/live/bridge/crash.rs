@@ -26,10 +26,14 @@ async fn killed_five_times_under_load_it_loses_nothing_and_repeats_only_what_was
         env.until_arrived(arrived + 300).await;
         let mut caught = env.freeze_in_flight(&dwell, MIN_IN_FLIGHT, &in_flight).await;
         dwell.kill().unwrap();
-        // A claim that was on its way took effect after its owner's end.
-        caught.extend(env.in_flight().await);
+        // Settles and claims that were on their way took effect after their owner's end: a claim may
+        // have jobs in the place of those that the frozen process had.
+        let left = env.in_flight().await;
+        let count = left.difference(&in_flight).count();
+        assert!(count <= MAX_IN_FLIGHT, "{count} jobs were in flight");
+        caught.extend(left);
         let fresh = caught.difference(&in_flight).count();
-        assert!((MIN_IN_FLIGHT..=MAX_IN_FLIGHT).contains(&fresh), "{fresh} jobs were in flight");
+        assert!(fresh >= MIN_IN_FLIGHT, "{fresh} jobs were in flight");
         in_flight.extend(caught);
         dwell.restart().await.unwrap();
     }

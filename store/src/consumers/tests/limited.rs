@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::policy::limit::Rate;
+use crate::store::limits::{AskedTurns, Limit};
 
 const SECOND: u64 = 1_000_000;
 
@@ -110,4 +111,76 @@ async fn the_namespace_keeps_the_limits_of_those_who_declare_them() {
     assert!(fixture.store.limit_of_queue(QUEUE).is_none());
     other.reread().await.unwrap();
     assert!(other.limit_of_queue(QUEUE).is_none());
+}
+
+#[tokio::test]
+async fn a_job_whose_turn_comes_too_late_takes_none() {
+    let fixture = Fixture::new().await;
+    let limit = Limit::of_targets("main", "a", Rate::new(1, 60 * SECOND, Some(1)));
+    let take = async |waits_us: Vec<Option<i64>>| {
+        let asked = [AskedTurns { limit: limit.clone(), waits_us }];
+        fixture.store.take_turns(&asked).await.unwrap()
+    };
+    let first = take(vec![None, Some(90_000_000), Some(90_000_000), None]).await;
+    let ahead: Vec<Option<i64>> =
+        first.at_us.iter().map(|at_us| at_us.map(|us| us - first.now_us)).collect();
+    assert_eq!(ahead, [Some(0), Some(60_000_000), None, Some(120_000_000)]);
+    let next = take(vec![Some(10), None]).await;
+    let after = first.now_us + 180_000_000;
+    assert_eq!(next.at_us, [None, Some(after)], "the line is no longer than its turns");
+
+    // Turns go back where they are the last of the line.
+    let asked = [AskedTurns { limit: limit.clone(), waits_us: vec![Some(10), None] }];
+    assert_eq!(fixture.store.untake_turns(&asked, &first).await.unwrap(), 0);
+    assert_eq!(fixture.store.untake_turns(&asked, &next).await.unwrap(), 1);
+    assert_eq!(take(vec![None]).await.at_us, [Some(after)]);
+}
+
+#[tokio::test]
+async fn the_turns_go_back_with_the_clock() {
+    let fixture = limited(Rate::new(1, SECOND, Some(1))).await;
+    let mut raw = redis::Client::open(fixture.server.url())
+        .unwrap()
+        .get_multiplexed_async_connection()
+        .await
+        .unwrap();
+    let (key, hour_us) = (fixture.store.keys().limits(), 3600 * 1_000_000);
+    let now_us = fixture.store.read_clock().await.unwrap();
+    let limit = Limit::of_targets("main", "a", Rate::new(1, SECOND, Some(1)));
+    // The clock was an hour ahead, and 30 turns were taken then.
+    let (since_ms, until_us) = ((now_us + hour_us) / 1000, now_us + hour_us + 30_000_000);
+    let of_queue = fixture.store.limit_of_queue(QUEUE).unwrap();
+    for limit in [&limit, &of_queue] {
+        let field = format!("{until_us} {since_ms} {}", limit.rate());
+        redis::cmd("HSET")
+            .arg(&key)
+            .arg(limit.name())
+            .arg(field)
+            .exec_async(&mut raw)
+            .await
+            .unwrap();
+    }
+    let asked = [AskedTurns { limit, waits_us: vec![None] }];
+    let taken = fixture.store.take_turns(&asked).await.unwrap();
+    let ahead_us = taken.at_us[0].unwrap() - taken.now_us;
+    assert!((0..30_001_000).contains(&ahead_us), "{ahead_us}");
+    let (turns, wait) = fixture.store.take_turns_now(&of_queue, 1).await.unwrap();
+    assert!(turns == 0 && wait <= Duration::from_secs(1), "{turns} {wait:?}");
+}
+
+#[tokio::test]
+async fn instances_with_other_rates_begin_no_line_anew_by_turns() {
+    let fixture = Fixture::new().await;
+    let limit = |span| Limit::of_targets("main", "a", Rate::new(1, span * SECOND, Some(1)));
+    let (slow, fast) = (limit(60), limit(30));
+    let take = async |limit: &Limit, turns| {
+        let asked = [AskedTurns { limit: limit.clone(), waits_us: vec![None; turns] }];
+        fixture.store.take_turns(&asked).await.unwrap()
+    };
+    let (first, other) = (take(&slow, 3).await, take(&fast, 1).await);
+    assert_eq!(other.at_us, [Some(other.now_us + 30_000_000)], "a line of its own");
+    assert_eq!(take(&slow, 1).await.at_us, [Some(first.now_us + 180_000_000)]);
+    assert_eq!(take(&fast, 1).await.at_us, [Some(other.now_us + 60_000_000)]);
+    let limited = fixture.store.limited().await.unwrap();
+    assert_eq!(limited.len(), 1, "{limited:?}");
 }

@@ -9,6 +9,7 @@ use crate::clock::{self, Instant};
 use crate::consumers::Consumers;
 use crate::consumers::asking::Asking;
 use crate::consumers::heads::SILENT_MASTER_TIMEOUT;
+use crate::consumers::turns::TurnWait;
 use crate::store::error::StoreError;
 
 /// A call that pops from one bucket, from its choice to its answer.
@@ -50,9 +51,9 @@ impl Call {
         self.watch.state.lock().heads.got_nothing(self.bucket, ahead_us, clock::now());
     }
 
-    /// Until then the queue has no turn for another job.
-    pub(in crate::consumers) fn limited_until(&self, until: Option<Instant>) {
-        self.watch.state.lock().limited_until = until;
+    /// Whether the queue has no turn for another job now.
+    pub(in crate::consumers) fn limited(&self, wait: Option<TurnWait>) {
+        self.watch.state.lock().limited = wait;
     }
 
     /// The queue hands nothing out.

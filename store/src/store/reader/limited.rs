@@ -15,11 +15,13 @@ impl Reader {
             return Ok(limited);
         }
         let counts = self.queue_counts(&queues).await?;
-        for one in &mut limited {
-            let queue = queue_of(one);
-            let found = counts.iter().find(|counts| Some(&counts.queue) == queue.as_ref());
+        limited.retain_mut(|one| {
+            let Some(queue) = queue_of(one) else { return true };
+            let found = counts.iter().find(|counts| counts.queue == queue);
             one.waiting = found.map_or(one.waiting, |counts| counts.ready);
-        }
+            // Consumers asked for more jobs than there are.
+            one.waiting > 0
+        });
         Ok(limited)
     }
 }
