@@ -18,6 +18,7 @@ mod guard;
 mod heads;
 mod places;
 mod rounds;
+mod turn_wait;
 mod turns;
 mod waiter;
 mod watch;

@@ -15,7 +15,7 @@ use super::Consumers;
 use super::asking::{Answer, Asking};
 use super::heads::{Heads, SILENT_MASTER_TIMEOUT};
 use super::rounds::{Begun, Rounds};
-use super::turns::TurnWait;
+use super::turn_wait::TurnWait;
 use super::waiter::{Shared, Waiter};
 use crate::clock::{self, Instant};
 use crate::store::error::{Class, StoreError};

@@ -9,7 +9,7 @@ use crate::clock::{self, Instant};
 use crate::consumers::Consumers;
 use crate::consumers::asking::Asking;
 use crate::consumers::heads::SILENT_MASTER_TIMEOUT;
-use crate::consumers::turns::TurnWait;
+use crate::consumers::turn_wait::TurnWait;
 use crate::store::error::StoreError;
 
 /// A call that pops from one bucket, from its choice to its answer.
