@@ -170,7 +170,7 @@ impl Runtime {
             events: events.clone(),
             traces: traces.clone(),
             retry_ms: settings.delivery.retry.to_vec(),
-            batcher: CallBatcher::default(),
+            batcher: CallBatcher::new(store.batches_at_once()),
             reads: Default::default(),
         };
         let full_queues = FullQueues::default();

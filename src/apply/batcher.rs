@@ -11,8 +11,9 @@ use crate::request::Request;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::batch::Answer;
 
-/// The bounds of the batches for one master. As many run at once as wait side by side at the gate.
-const BOUNDS: Bounds = Bounds { batches: 4, requests: 1024, bytes: 4 << 20, is_withdrawn: true };
+/// The bounds of one batch for one master.
+const MAX_REQUESTS: usize = 1024;
+const MAX_BYTES: usize = 4 << 20;
 
 type Answered = Result<Answer, StoreError>;
 
@@ -21,13 +22,20 @@ type Answered = Result<Answer, StoreError>;
 #[derive(Clone)]
 pub struct CallBatcher(Arc<Batcher<Option<String>, Request, Answered>>);
 
-impl Default for CallBatcher {
-    fn default() -> Self {
-        CallBatcher(Arc::new(Batcher::new(BOUNDS)))
-    }
-}
-
 impl CallBatcher {
+    /// At most so many batches run at once for one master: as many as wait side by side at the
+    /// durability gate. Where none waits, one: what arrives meanwhile is the next batch, and more at
+    /// once would be smaller and cost more.
+    #[must_use]
+    pub fn new(batches: usize) -> Self {
+        CallBatcher(Arc::new(Batcher::new(Bounds {
+            batches,
+            requests: MAX_REQUESTS,
+            bytes: MAX_BYTES,
+            is_withdrawn: true,
+        })))
+    }
+
     /// As [`Batcher::add`].
     pub(super) fn add(
         &self,
@@ -104,7 +112,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_caller_waits_for_no_repeat_of_another() {
-        let batcher = CallBatcher::default();
+        let batcher = CallBatcher::new(1);
         let (stored, turn) = batcher.add(None, cancel());
         let fails = batcher.add(None, cancel()).0;
         let mut turn = turn.unwrap();

@@ -47,7 +47,7 @@ async fn apply(redis: &RedisServer) -> Apply {
         events,
         traces: Default::default(),
         retry_ms: Vec::new(),
-        batcher: CallBatcher::default(),
+        batcher: CallBatcher::new(1),
         reads: Default::default(),
     }
 }

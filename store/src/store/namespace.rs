@@ -101,6 +101,13 @@ impl Namespace {
         &self.keys
     }
 
+    /// How many calls that wait for durability run side by side for each master; one where none
+    /// waits.
+    #[must_use]
+    pub fn batches_at_once(&self) -> usize {
+        self.gate.links()
+    }
+
     /// Whether the buckets may be on several masters.
     #[must_use]
     pub fn is_cluster(&self) -> bool {

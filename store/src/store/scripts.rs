@@ -55,6 +55,10 @@ const SOUND: &str = include_str!("scripts/sound.lua");
 const ACT: &str = include_str!("scripts/act.lua");
 const SETTLE: &str = include_str!("scripts/settle.lua");
 const SHARED: &str = include_str!("scripts/shared.lua");
+/// The word of `sound.lua` that stands for the number of keys behind the sets.
+const BEHIND: &str = "BEHIND";
+/// What `sound.lua` does besides in a script that has the recurring schedules as its last key.
+const SCHEDULE_COUNT: &str = "local SCHEDULE_COUNT = call('HLEN', KEYS[#KEYS])\n";
 /// The line of `shared.lua` that stands for the text of the script.
 const SHARED_PLACE: &str = "-- SCRIPT\n";
 
@@ -149,7 +153,7 @@ impl Name {
         // for one job, check the keys that they write themselves.
         let checks_itself = matches!(self, Name::Pop | Name::Acknowledge);
         let repairs = self.as_str().starts_with("fsck_");
-        let sound = if repairs || checks_itself { "" } else { SOUND };
+        let sound = if repairs || checks_itself { String::new() } else { self.sound() };
         let own = format!("{sound}\n{shared}\n{source}");
         let share = memory_share(buckets);
         let prelude = PRELUDE.replace(
@@ -157,6 +161,24 @@ impl Name {
             &format!("{MEMORY_MAX}{share}\n"),
         );
         needed::needed(&prelude, &own) + &own
+    }
+
+    /// The check of the keys. The keys behind the sets are those of `Keys::schedule_keys_of`, or of
+    /// pops.
+    fn sound(self) -> String {
+        let (behind, count) = match self {
+            Name::ChangeSchedule => ("4", SCHEDULE_COUNT),
+            Name::Schedule
+            | Name::Cancel
+            | Name::Reschedule
+            | Name::Fire
+            | Name::Finish
+            | Name::Fail
+            | Name::Requeue => ("2", SCHEDULE_COUNT),
+            Name::Unpop => ("2", ""),
+            _ => ("0", ""),
+        };
+        SOUND.replace(BEHIND, behind) + count
     }
 
     /// Whether several calls may share a command: those that callers send one a job, and whose

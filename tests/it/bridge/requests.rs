@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dwell::apply::Apply;
+use dwell::apply::{Apply, CallBatcher};
 use dwell::fleet::{Fleet, WakeUps};
 use dwell::ingest::{Ingest, Parts};
 use dwell::job::{Action, Due, Job, JobId, Verdict};
@@ -315,7 +315,7 @@ async fn apply_observed(env: &Environment, observer: Arc<dyn CallObserver>) -> A
         retry_ms: Vec::new(),
         events: Events::new(env.metrics.clone()),
         traces: Default::default(),
-        batcher: Default::default(),
+        batcher: CallBatcher::new(1),
         reads: Default::default(),
     }
 }

@@ -21,6 +21,9 @@ use crate::store::error::{Class, StoreError};
 /// The most calls of one command. A call for one job occupies Redis for some tens of µs, and a
 /// command should not block other clients for more than a few ms.
 const SHARED_CALLS: usize = 64;
+/// The most jobs of a call that shares a command. A command costs more than it saves where its calls
+/// have many jobs each: their keys and arguments are copied.
+const SHARED_CALL_JOBS: usize = 4;
 /// The most characters of an unexpected answer in an error: those of 64 calls may be long.
 const SHOWN_CHARS: usize = 200;
 /// The time without shared commands after the server was too busy for one, or full.
@@ -103,7 +106,8 @@ pub(in crate::store) fn join(waves: &[Vec<ScriptCall>], may_share: bool) -> Vec<
         // By script: the group that others may join.
         let mut unfilled = HashMap::new();
         for call in calls {
-            match call.shared().filter(|_| may_share && calls.len() > 1) {
+            let is_small = |(_, jobs): &(_, usize)| *jobs <= SHARED_CALL_JOBS;
+            match call.shared().filter(|one| may_share && calls.len() > 1 && is_small(one)) {
                 None => groups.push(Group::of(place, call)),
                 Some((_, jobs)) => {
                     let bytes: usize = call.words().map(<[u8]>::len).sum();

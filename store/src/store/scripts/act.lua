@@ -23,7 +23,7 @@ if has(bits, 1) then
 end
 
 local record = call('HGET', JOBS, id)
-if not record and SCHEDULES and call('HEXISTS', SCHEDULES, id) == 1 then return redis.error_reply('DWELL_SCHEDULE ' .. id) end
+if not record and SCHEDULE_COUNT > 0 and call('HEXISTS', SCHEDULES, id) == 1 then return redis.error_reply('DWELL_SCHEDULE ' .. id) end
 if record and own_queues and is_known(record) and names_owner(record) and not is_own(set_of(record), own_queues) then
   touch()
   return { 'not_found', '' }

@@ -25,6 +25,9 @@
 -- Work   <= 128 occurrences or 1 MiB a call; some commands for each. First write HDEL if a schedule is removed and
 --        nothing made, else HSET: a full Redis refuses the call before any change.
 local SCHEDULE_TIMES, SCHEDULE_STATES = KEYS[#KEYS - 3], KEYS[#KEYS - 2]
+-- As sound.lua does: nothing is written where a key has the wrong type.
+call('ZCARD', SCHEDULE_TIMES)
+call('HLEN', SCHEDULE_STATES)
 local WIDTH = 13
 if is_late(tonumber(ARGV[1])) then return late() end
 local refusal_is_error = ARGV[2] == '1'

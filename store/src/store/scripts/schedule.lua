@@ -46,7 +46,7 @@ end
 if #unknown > 0 then return redis.error_reply('DWELL_BROKER ' .. table.concat(unknown, ' ')) end
 local is_new = JOB_COUNT == 0 and call('HEXISTS', STATE, '') == 0
 -- The recurring schedules that have the ids.
-local recurring = SCHEDULES and call('HLEN', SCHEDULES) > 0 and call('HMGET', SCHEDULES, unpack(ids)) or {}
+local recurring = SCHEDULE_COUNT > 0 and call('HMGET', SCHEDULES, unpack(ids)) or {}
 local function remembered(key, entries, list) return entries > 0 and call('HMGET', key, unpack(list)) or {} end
 -- Ignores damaged entries: one must not fail the call, and with it all other jobs.
 local function whole(entries)

@@ -8,6 +8,9 @@
 -- Work   <= 128 jobs. First write HDEL, so that a full Redis accepts the call.
 local nonce = ARGV[1]
 local due_key, pops, pops_old = KEYS[FIRST_DUE], KEYS[FIRST_DUE + 2], KEYS[FIRST_DUE + 3]
+-- As sound.lua does: nothing is written where a key has the wrong type.
+call('HLEN', pops)
+call('HLEN', pops_old)
 local set = string.match(due_key, '}:due:(.*)$')
 local before = popped(pops, pops_old, nonce)
 local ids = {}
