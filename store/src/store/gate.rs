@@ -222,11 +222,11 @@ impl Gate {
                 .and_then(|counts| classify(counts, wanted, doing, part))
         {
             link.failed(&part.wire, &error);
-            // After a failed wait, no answer of a write counts. A refused call keeps its error: it
-            // wrote nothing.
+            // After a failed wait, no answer of a write counts; the error says what it was. A refused
+            // call keeps its error: it wrote nothing.
             return Ok(answers
                 .into_iter()
-                .map(|answer| answer.and_then(|_| Err(error.clone())))
+                .map(|answer| answer.and_then(|answer| Err(error.clone().after(answer))))
                 .collect());
         }
         Ok(answers)
