@@ -74,7 +74,8 @@ impl Client {
     /// cannot be used, where Redis cannot give the durability or may evict jobs, or where the
     /// namespace has another number of buckets.
     /// [`Incompatible`](crate::ErrorKind::Incompatible) where it has an unknown schema. Any other
-    /// kind where Redis does not answer, is a replica, or refuses the user.
+    /// kind where Redis does not answer, is a replica, lacks the replica that the durability needs,
+    /// or refuses the user.
     pub async fn connect(config: &Redis, brokers: &[&str]) -> Result<Client, StoreError> {
         config.refuse_invalid(brokers)?;
         // `rediss://` needs one; a program that has chosen another keeps it.

@@ -185,23 +185,29 @@ mod tests {
             number: 3,
             is_caught_up: true,
         };
-        let missed = JobEvent::OccurrencesMissed {
+        let missed = |to_log| JobEvent::OccurrencesMissed {
             schedule: id,
             set: queue,
             count: 7,
             times: &[5, 6],
             reason: "overlap",
+            to_log,
         };
-        let table: [(JobEvent<'_>, &str, &[&str]); 21] = [
+        let table: [(JobEvent<'_>, &str, &[&str]); 22] = [
             (
                 made,
                 "DEBUG an occurrence of the schedule was made",
                 &["schedule=a", "id=a@0000000000007", "due_ms=7", "is_caught_up=true"],
             ),
             (
-                missed,
+                missed(Some(9)),
                 "WARN occurrences of the schedule were missed",
-                &["id=a", "count=7", "reason=\"overlap\"", "first_ms=5", "last_ms=6"],
+                &["id=a", "count=9", "reason=\"overlap\"", "first_ms=5", "last_ms=6"],
+            ),
+            (
+                missed(None),
+                "DEBUG occurrences of the schedule were missed",
+                &["id=a", "count=7", "reason=\"overlap\""],
             ),
             (attempted(id, to, PublishOutcome::Confirmed, false), "", &[]),
             (attempted(id, to, PublishOutcome::Failed, false), "", &[]),

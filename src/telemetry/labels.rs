@@ -171,7 +171,7 @@ labels! {
         Timeout = "timeout",
         /// Redis is full.
         Oom = "oom",
-        /// A replica answered, because the master changed.
+        /// A replica answered, because the master changed; or replicas or the disk are missing.
         Readonly = "readonly",
         /// A script failed.
         Script = "script",

@@ -120,6 +120,9 @@ pub enum JobEvent<'a> {
         times: &'a [i64],
         /// Why: `late`, `overlap`, `queue_full` or `conflict`.
         reason: &'static str,
+        /// How many of this reason the log tells of: with those since it told last. `None`: it told
+        /// of the schedule a short time ago.
+        to_log: Option<u64>,
     },
     /// A requested verdict has the outcome of its publication.
     Replied {

@@ -42,7 +42,7 @@ use crate::config::Redis;
 use crate::job::JobId;
 use admin::Admin;
 use client::RedisClient;
-use error::StoreError;
+use error::{Class, StoreError};
 use gate::Gate;
 use keys::Keys;
 use namespace::Namespace;
@@ -78,7 +78,8 @@ impl Store {
     /// these brokers.
     ///
     /// An error of class `Settings` if the namespace has another number of buckets or an unknown
-    /// schema, or if Redis cannot give the durability or would evict jobs.
+    /// schema, or if Redis cannot give the durability or would evict jobs; of class `Readonly` while
+    /// the durability needs a replica and none is connected.
     pub async fn open(
         settings: &Redis,
         brokers: &[String],
@@ -87,9 +88,22 @@ impl Store {
         let link = RedisClient::new(settings);
         let facts = server_facts::facts(&link).await?;
         server_facts::refuse_replica(settings, &facts)?;
-        let waits = gate::waits_of(settings, &facts)?;
+        let waits = match gate::waits_of(settings, &facts) {
+            Err(error) if error.class == Class::Settings => return Err(error),
+            waits => waits,
+        };
         server_facts::refuse_eviction(&facts)?;
         acl::refuse_unpermitted(&link, &Keys::new(&settings.namespace, settings.buckets)).await?;
+        let waits = match waits {
+            Ok(waits) => waits,
+            Err(error) => {
+                // What never works is told now, and not once a replica has come.
+                if let Some(found) = meta::look(&link, settings).await? {
+                    meta::agree(&found, settings)?;
+                }
+                return Err(error);
+            }
+        };
         let known = meta::join(&link, settings, brokers).await?;
         let mut namespace =
             Namespace::new(settings, link, Gate::new(settings, Ok(waits)), known, observer);

@@ -158,8 +158,15 @@ fn an_occurrence_is_told_and_of_a_gap_the_latest_hundred() {
     assert_eq!((made.occurrence, made.id.as_str()), (Some(3), id.as_str()));
 
     let times: Vec<i64> = (0..130).map(|number| due_ms + number * 60_000).collect();
-    let (count, reason) = (130, "late");
-    events.observe(&JobEvent::OccurrencesMissed { schedule, set, count, times: &times, reason });
+    let (count, reason, to_log) = (130, "late", Some(130));
+    events.observe(&JobEvent::OccurrencesMissed {
+        schedule,
+        set,
+        count,
+        times: &times,
+        reason,
+        to_log,
+    });
     let mut missed = Vec::new();
     while let Ok(fact) = facts.try_recv() {
         assert_eq!((fact.kind, fact.reason), (EventKind::Missed, Some("late")));

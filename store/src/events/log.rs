@@ -78,12 +78,19 @@ pub fn write(event: &JobEvent<'_>) {
         JobEvent::OccurrenceMade { schedule, id, due_ms, is_caught_up, .. } => {
             tracing::debug!(%schedule, %id, due_ms, is_caught_up, "an occurrence of the schedule was made");
         }
-        JobEvent::OccurrencesMissed { schedule, count, times, reason, .. } => {
+        JobEvent::OccurrencesMissed { schedule, count, times, reason, to_log, .. } => {
             let (first_ms, last_ms) = (times.first(), times.last());
-            tracing::warn!(
-                id = %schedule, count, reason, first_ms, last_ms,
-                "occurrences of the schedule were missed"
-            );
+            if let Some(count) = to_log {
+                tracing::warn!(
+                    id = %schedule, count, reason, first_ms, last_ms,
+                    "occurrences of the schedule were missed"
+                );
+            } else {
+                tracing::debug!(
+                    id = %schedule, count, reason, first_ms, last_ms,
+                    "occurrences of the schedule were missed"
+                );
+            }
         }
         JobEvent::TakenOver { set, id, crashes } => {
             let set = set.name();

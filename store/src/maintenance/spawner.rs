@@ -6,12 +6,15 @@
 //! at most, whatever dies.
 //!
 //! - `group`: the loop over the buckets of a master: when to look, and at which buckets.
-//! - `bucket`: the work on the due schedules of a bucket; `known`: what is remembered of them.
+//! - `bucket`: the work on the due schedules of a bucket; `known`: what is remembered of them;
+//!   `unanswered`: the plans whose calls failed; `tell`: what the observer is told.
 //! - `zone_data`: newer zone data may give other times.
 
 mod bucket;
 mod group;
 mod known;
+mod tell;
+mod unanswered;
 mod zone_data;
 
 use std::sync::Arc;
@@ -50,13 +53,16 @@ pub struct Spawner {
     store: Arc<Store>,
     options: SpawnOptions,
     fleet: watch::Receiver<Fleet>,
+    /// Is added to the revision of a state that this spawner writes: the state of the same plan of
+    /// another spawner differs.
+    mark: u64,
 }
 
 impl Spawner {
     /// Makes an agent; [`Spawner::run`] starts it.
     #[must_use]
     pub fn new(store: Arc<Store>, options: SpawnOptions, fleet: watch::Receiver<Fleet>) -> Self {
-        Spawner { store, options, fleet }
+        Spawner { store, options, fleet, mark: u64::from(rand::random::<u16>()) }
     }
 
     /// Makes occurrences until told to stop.

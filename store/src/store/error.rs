@@ -54,6 +54,9 @@ pub struct StoreError {
     /// The connection failed after the call was sent and before its answer came: Redis may still
     /// carry the call out.
     pub(super) unanswered: bool,
+    /// The answer of a call that Redis has carried out, where only the wait for durability fell
+    /// short.
+    pub(in crate::store) undurable: Option<Box<redis::Value>>,
 }
 
 impl StoreError {
@@ -67,6 +70,7 @@ impl StoreError {
             told: None,
             moved: None,
             unanswered: false,
+            undurable: None,
         }
     }
 
@@ -184,6 +188,11 @@ impl StoreError {
     #[cfg(test)]
     pub(crate) fn answered(self, word: &str, rest: &str) -> Self {
         StoreError { told: Some(Box::new((word.to_owned(), rest.to_owned()))), ..self }
+    }
+
+    /// The same error, of a call that Redis has carried out with this answer.
+    pub(in crate::store) fn after(self, answer: redis::Value) -> Self {
+        StoreError { undurable: Some(Box::new(answer)), ..self }
     }
 
     /// The same error with a hint for people.

@@ -13,7 +13,7 @@ use redis::Value;
 
 use super::call::script_call::ScriptCall;
 use super::call::sharing::{Sent, Sharing, join};
-use super::client::{Part, RedisClient};
+use super::client::{Part, RedisClient, place};
 use super::error::{Class, StoreError};
 use super::server_facts::ServerFacts;
 use crate::config::{Durability, Redis};
@@ -34,32 +34,35 @@ pub enum Wait {
     Aof(u32),
 }
 
-/// The wait for this durability on this server, or why the server cannot give it.
+/// The wait for this durability on this server; an error of class `Settings` if the server cannot
+/// give it, and of class `Readonly` while no replica is connected: one may come.
 pub fn waits_of(settings: &Redis, facts: &ServerFacts) -> Result<Wait, StoreError> {
-    let refuse = |why: String, hint: &str| {
-        Err(StoreError::new(Class::Settings, format!("redis: durability: {why}")).hint(hint))
-    };
     if settings.durability == Durability::Memory {
         return Ok(Wait::None);
     }
-    let fsync = matches!(settings.durability, Durability::Fsync | Durability::FsyncReplica);
     let replicas =
         u32::from(matches!(settings.durability, Durability::Replica | Durability::FsyncReplica));
+    let fsync = matches!(settings.durability, Durability::Fsync | Durability::FsyncReplica);
+    let wait = if fsync {
+        fsync_of(settings.assume_fsync, facts, replicas)?
+    } else {
+        Wait::Replicas(replicas)
+    };
     if replicas > facts.replicas {
-        let shortage = if facts.masters > 1 {
-            "no replica is connected to a master of the cluster"
-        } else {
-            "no replica is connected"
-        };
-        return refuse(
-            shortage.to_owned(),
-            "start a replica, or set redis.durability to \"memory\" or \"fsync\"",
-        );
+        let a_master = if facts.masters > 1 { "a master of the cluster at " } else { "" };
+        let place = place(settings);
+        let why = format!("redis: durability: no replica is connected to {a_master}{place}");
+        return Err(StoreError::new(Class::Readonly, why)
+            .hint("start a replica, or set redis.durability to \"memory\" or \"fsync\""));
     }
-    if !fsync {
-        return Ok(Wait::Replicas(replicas));
-    }
-    let told = settings.assume_fsync;
+    Ok(wait)
+}
+
+/// The wait for the disk, and for so many replicas. `told`: `redis.assume_fsync`.
+fn fsync_of(told: bool, facts: &ServerFacts, replicas: u32) -> Result<Wait, StoreError> {
+    let refuse = |why: String, hint: &str| {
+        Err(StoreError::new(Class::Settings, format!("redis: durability: {why}")).hint(hint))
+    };
     if !facts.aof && !told {
         return refuse(
             format!("{} runs without AOF, so nothing is ever fsynced", facts.version),
@@ -219,11 +222,11 @@ impl Gate {
                 .and_then(|counts| classify(counts, wanted, doing, part))
         {
             link.failed(&part.wire, &error);
-            // After a failed wait, no answer of a write counts. A refused call keeps its error: it
-            // wrote nothing.
+            // After a failed wait, no answer of a write counts; the error says what it was. A refused
+            // call keeps its error: it wrote nothing.
             return Ok(answers
                 .into_iter()
-                .map(|answer| answer.and_then(|_| Err(error.clone())))
+                .map(|answer| answer.and_then(|answer| Err(error.clone().after(answer))))
                 .collect());
         }
         Ok(answers)
@@ -272,5 +275,24 @@ mod tests {
             waits_of(&Redis { assume_fsync: true, ..settings }, &facts).unwrap(),
             Wait::None
         );
+    }
+
+    #[test]
+    fn a_replica_may_come_and_what_never_works_is_told_before() {
+        let settings = |durability| Redis { durability, ..Redis::new("redis://127.0.0.1:1") };
+        let facts = ServerFacts { waitaof: true, aof: true, masters: 1, ..ServerFacts::default() };
+        let class = |durability, facts: &ServerFacts| {
+            waits_of(&settings(durability), facts).map_err(|refused| refused.class)
+        };
+        let without_aof = ServerFacts { aof: false, ..facts.clone() };
+        let with_replica = ServerFacts { replicas: 1, ..facts.clone() };
+        let (replica, both) = (Durability::Replica, Durability::FsyncReplica);
+        assert_eq!(class(replica, &facts), Err(Class::Readonly));
+        assert_eq!(class(both, &facts), Err(Class::Readonly));
+        assert_eq!(class(both, &without_aof), Err(Class::Settings));
+        assert_eq!(class(replica, &with_replica), Ok(Wait::Replicas(1)));
+        assert_eq!(class(both, &with_replica), Ok(Wait::Aof(1)));
+        let refused = waits_of(&settings(replica), &facts).unwrap_err();
+        assert!(refused.message.contains("redis://127.0.0.1:1"), "{refused}");
     }
 }

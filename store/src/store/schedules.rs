@@ -25,7 +25,7 @@ pub(in crate::store) mod pattern;
 mod pause;
 pub(in crate::store) mod plan;
 mod query;
-mod spawn;
+pub(crate) mod spawn;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -120,13 +120,19 @@ impl Schedules {
         Ok(changed)
     }
 
-    /// Applies changes in one call. The script names the sets that the call lacks: those of other
-    /// jobs, which nobody knows before.
+    /// Applies changes in one call.
     async fn change_together(
         &self,
         bucket: u16,
         changes: &[Change],
     ) -> Result<Vec<Changed>, StoreError> {
+        let answer = self.send(bucket, changes).await?;
+        self.read_answer(bucket, changes, answer)
+    }
+
+    /// Sends changes in one call. The script names the sets that the call lacks: those of other
+    /// jobs, which nobody knows before.
+    async fn send(&self, bucket: u16, changes: &[Change]) -> Result<Value, StoreError> {
         let made = changes.iter().flat_map(|change| &change.make);
         let mut sets: BTreeSet<String> = made.map(|made| made.set.clone()).collect();
         loop {
@@ -136,27 +142,31 @@ impl Schedules {
             for change in changes {
                 arguments(&mut call, &change.id, change.expected.as_ref(), Some(change), None);
             }
-            let answer = match self.namespace.durable_call(call).await {
-                Ok(answer) => answer,
-                Err(error) => {
-                    let unknown: Vec<String> =
-                        error.unknown_sets().map(|(_, set)| set.to_owned()).collect();
-                    let known = sets.len();
-                    sets.extend(unknown);
-                    if sets.len() == known {
-                        return Err(error);
-                    }
-                    continue;
-                }
+            let error = match self.namespace.durable_call(call).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
             };
-            let mut items = Items::new(Name::ChangeSchedule.as_str(), answer)?;
-            self.namespace.saw_clock(items.int()?);
-            items.int()?;
-            return changes
-                .iter()
-                .map(|change| read_result(bucket, &mut items)?.changed(change))
-                .collect();
+            let unknown: Vec<String> =
+                error.unknown_sets().map(|(_, set)| set.to_owned()).collect();
+            let known = sets.len();
+            sets.extend(unknown);
+            if sets.len() == known {
+                return Err(error);
+            }
         }
+    }
+
+    /// Reads the answer to the call of these changes.
+    fn read_answer(
+        &self,
+        bucket: u16,
+        changes: &[Change],
+        answer: Value,
+    ) -> Result<Vec<Changed>, StoreError> {
+        let mut items = Items::new(Name::ChangeSchedule.as_str(), answer)?;
+        self.namespace.saw_clock(items.int()?);
+        items.int()?;
+        changes.iter().map(|change| read_result(bucket, &mut items)?.changed(change)).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! `dwell run` with an unreachable server, or without its streams: the other parts work, log and
 //! `/readyz` name what is missing, and `--wait` bounds the wait.
 
-use dwell_testkit::servers::{DwellServer, NatsOptions, NatsServer};
+use dwell_testkit::servers::{DwellServer, NatsOptions, NatsServer, RedisOptions, RedisServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -216,6 +216,58 @@ async fn a_redis_at_its_limit_of_connections_is_waited_for_and_told() {
     let (started, ()) = tokio::join!(dwell.restart(), course);
     started.unwrap();
     assert!(dwell.stop().await.unwrap().unwrap().success());
+}
+
+#[tokio::test]
+async fn a_replica_that_the_durability_needs_is_waited_for_and_told() {
+    let fixture = Fixture::new().await;
+    let gated = |more: &str| {
+        let with = format!("[redis]\ndurability = \"replica\"\n{more}");
+        fixture.settings(true).replace("[redis]\n", &with)
+    };
+    let mut dwell = DwellServer::prepare(program(), &gated("")).unwrap();
+    let (port, log) = (dwell.port(), dwell.dir().join("log"));
+    let replica_of = Some(fixture.redis.port());
+    let course = async {
+        until_alive(port).await;
+        let missing =
+            format!("no replica is connected to redis://127.0.0.1:{}", fixture.redis.port());
+        let named =
+            async || Some(get(port, "/readyz").await).filter(|told| told.contains(&missing));
+        let ready = wait_until("the replica is named", named).await;
+        assert!(
+            ready.starts_with("HTTP/1.1 503") && ready.contains(r#""waiting_for":["redis","#),
+            "{ready}"
+        );
+        let told = std::fs::read_to_string(&log).unwrap();
+        assert!(told.contains("WARN") && told.contains("start a replica"), "{told}");
+        // Nothing is created before.
+        let keys = fixture.redis.order(&["KEYS", "*"]).await.unwrap();
+        assert!(keys.concat().is_empty(), "{keys:?}");
+        let config = fixture.file("now.toml", &format!("{}{LISTENERS}", gated("")));
+        for command in [&["run", "--wait", "0s"][..], &["check"]] {
+            assert_eq!(run_with(&[&["-c", &config], command].concat(), b"").code, 69);
+        }
+        let options = RedisOptions { replica_of, ..RedisOptions::default() };
+        RedisServer::start(options).await.unwrap()
+    };
+    let (started, replica) = tokio::join!(dwell.restart(), course);
+    started.unwrap();
+    assert!(get(port, "/readyz").await.contains(r#""waiting_for":[]"#));
+    assert_eq!(fixture.run(&["send", "--for", "0s", "--target", "orders.a", "x"]).code, 0);
+    wait_until("a job is delivered", async || (fixture.messages("ORDERS") > 0).then_some(())).await;
+
+    // Without it what never works ends a start at once.
+    drop(replica);
+    let alone = async || {
+        let told = fixture.redis.order(&["INFO", "replication"]).await.unwrap().concat();
+        told.contains("connected_slaves:0").then_some(())
+    };
+    wait_until("the replica is gone", alone).await;
+    let config = fixture.file("never.toml", &format!("{}{LISTENERS}", gated("buckets = 4\n")));
+    let said = run_with(&["-c", &config, "run"], b"");
+    assert!(said.code == 78 && said.err.contains("redis.buckets = 16"), "{said:?}");
+    dwell.kill().unwrap();
 }
 
 #[tokio::test]

@@ -181,7 +181,7 @@ async fn scores_read_the_same_on_every_server() {
 async fn a_replica_is_waited_for_and_one_that_hangs_is_an_error_that_heals_itself() {
     let master = start(None, None).await;
     let error = wait_of(&at(&master, Durability::Replica)).await.unwrap_err();
-    assert!(error.class == Class::Settings && error.hint.contains("start a replica"), "{error}");
+    assert!(error.class == Class::Readonly && error.hint.contains("start a replica"), "{error}");
 
     let replica = replica_of(&master, None).await;
     let gated = at(&master, Durability::Replica);

@@ -108,7 +108,14 @@ fn each_event_of_a_delivery_counts_once() {
         is_caught_up,
     };
     let (times, late) = (&[1, 2][..], "late");
-    let missed = JobEvent::OccurrencesMissed { schedule: id, set, count: 7, times, reason: late };
+    let missed = JobEvent::OccurrencesMissed {
+        schedule: id,
+        set,
+        count: 7,
+        times,
+        reason: late,
+        to_log: None,
+    };
     let table: [(JobEvent<'_>, &[&str]); 19] = [
         (made(false), &[r#"schedule_occurrences_total{result="made"} 1"#]),
         (made(true), &[r#"schedule_occurrences_total{result="caught_up"} 1"#]),

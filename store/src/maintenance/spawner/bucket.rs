@@ -5,9 +5,10 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::known::Known;
+use super::tell::Teller;
+use super::unanswered::Unanswered;
 use super::{LEAD, Spawner};
 use crate::clock::{self, Instant};
-use crate::events::JobEvent;
 use crate::policy::occurrences::{Hindrances, Plan, plan};
 use crate::reconnect::jitter;
 use crate::schedule::Overlap;
@@ -17,6 +18,7 @@ use crate::store::error::StoreError;
 use crate::store::schedules::Read;
 use crate::store::schedules::change::{Change, Changed};
 use crate::store::schedules::heads::{Head, Heads, Look};
+use crate::store::schedules::spawn::Answers;
 
 /// The interval between looks, which a large fleet spreads: a schedule that another instance put
 /// may have an earlier time than all others.
@@ -36,6 +38,9 @@ pub(super) struct Bucket<'a> {
     spawner: &'a Spawner,
     number: u16,
     known: Known,
+    teller: Teller,
+    /// The plans of the call that failed last: at most those of one.
+    unanswered: Vec<Unanswered>,
     /// The last look failed.
     is_failing: bool,
     /// The time of the next look.
@@ -53,7 +58,9 @@ struct Due {
 impl<'a> Bucket<'a> {
     pub(super) fn new(spawner: &'a Spawner, number: u16) -> Self {
         let (known, look_at) = (Known::default(), clock::now());
-        Bucket { spawner, number, known, is_failing: false, look_at }
+        let teller = Teller::new(spawner.options.observer.clone());
+        let unanswered = Vec::new();
+        Bucket { spawner, number, known, teller, unanswered, is_failing: false, look_at }
     }
 
     /// The next look.
@@ -105,6 +112,8 @@ impl<'a> Bucket<'a> {
         mut heads: Heads,
         stop: &CancellationToken,
     ) -> Result<(), StoreError> {
+        // Before another change hides what became of them.
+        self.tell_unanswered().await?;
         for _ in 0..MAX_LOOKS {
             let found = heads.found;
             if let Some(next_ms) = heads.next_ms {
@@ -153,9 +162,13 @@ impl<'a> Bucket<'a> {
         }
         let mut stayed = all - due.len();
         while !due.is_empty() {
-            let mut again = Vec::new();
+            let (mut again, mark) = (Vec::new(), self.spawner.mark);
             let planned = std::mem::take(&mut due).into_iter().filter_map(|due| {
-                let plan = plan(&due.read.schedule, due.now_ms, &due.hindrances, due.read.most())?;
+                let most = due.read.most();
+                let mut plan = plan(&due.read.schedule, due.now_ms, &due.hindrances, most)?;
+                if let Some(progress) = &mut plan.progress {
+                    progress.revision = progress.revision.saturating_add(mark);
+                }
                 Some((due, plan))
             });
             let mut planned: Vec<(Due, Plan)> = planned.collect();
@@ -178,14 +191,17 @@ impl<'a> Bucket<'a> {
     ) -> Result<usize, StoreError> {
         let changes: Vec<Change> = call.iter().map(|(due, plan)| due.read.change(plan)).collect();
         let store = &self.spawner.store;
-        let answers = store.schedules.change_each(self.number, &changes).await?;
+        let Answers { of_changes, failed } =
+            store.schedules.change_each(self.number, &changes).await;
         let (mut wake_ups, mut stayed) = (Vec::new(), 0);
-        for (((mut due, plan), change), answer) in call.into_iter().zip(&changes).zip(answers) {
+        let mut asked = call.into_iter().zip(changes);
+        for (answer, ((mut due, plan), change)) in of_changes.into_iter().zip(asked.by_ref()) {
             let id = &due.read.schedule.id;
             match answer {
                 Ok(Changed::Done { wake_up, .. }) => {
                     wake_ups.extend(wake_up);
-                    self.tell(&due, &plan, change);
+                    let made = change.make.iter().map(|made| (&made.id, made.due_ms));
+                    self.teller.tell(&due.read.schedule, &plan, made, clock::now());
                     match plan.progress.and_then(|progress| progress.next_ms) {
                         // A call made a part of what is due.
                         Some(next_ms) if next_ms <= due.now_ms => self.look_again(),
@@ -212,7 +228,28 @@ impl<'a> Bucket<'a> {
         if !wake_ups.is_empty() {
             (self.spawner.options.wake)(wake_ups);
         }
-        Ok(stayed)
+        let Some(error) = failed else { return Ok(stayed) };
+        let left =
+            asked.map(|((due, plan), change)| Unanswered::new(due.read.schedule, plan, change));
+        self.unanswered.extend(left);
+        Err(error)
+    }
+
+    /// Tells of the plans of a failed call that Redis had applied: the failure may have come after
+    /// that. The others are made like all that is due.
+    async fn tell_unanswered(&mut self) -> Result<(), StoreError> {
+        if self.unanswered.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<_> = self.unanswered.iter().map(|one| one.schedule.id.clone()).collect();
+        let found = self.spawner.store.schedules.read_each(self.number, &ids).await?;
+        for (one, found) in std::mem::take(&mut self.unanswered).into_iter().zip(found) {
+            if found.is_ok_and(|found| one.is_applied(found.as_ref())) {
+                let made = one.made.iter().map(|(id, due_ms)| (id, *due_ms));
+                self.teller.tell(&one.schedule, &one.plan, made, clock::now());
+            }
+        }
+        Ok(())
     }
 
     /// The schedule, if it is due, can be read, and is this instance's to make. Another one stays
@@ -297,32 +334,6 @@ impl<'a> Bucket<'a> {
     fn expect(&mut self, at_ms: i64) {
         let ahead_us = at_ms.saturating_mul(1000).saturating_sub(self.spawner.store.now_us());
         self.look_at = self.look_at.min(clock::now() + clock::micros(ahead_us));
-    }
-
-    fn tell(&self, due: &Due, plan: &Plan, change: &Change) {
-        let schedule = &due.read.schedule;
-        let (id_of_schedule, set) = (&schedule.id, DueSet::of(&schedule.job));
-        let observer = &self.spawner.options.observer;
-        for (planned, made) in plan.make.iter().zip(&change.make) {
-            observer.observe(&JobEvent::OccurrenceMade {
-                schedule: id_of_schedule,
-                id: &made.id,
-                set,
-                to: schedule.job.destination(),
-                due_ms: made.due_ms,
-                number: planned.number,
-                is_caught_up: planned.is_caught_up,
-            });
-        }
-        for missed in &plan.missed {
-            observer.observe(&JobEvent::OccurrencesMissed {
-                schedule: id_of_schedule,
-                set,
-                count: missed.count,
-                times: &missed.times,
-                reason: missed.reason,
-            });
-        }
     }
 }
 

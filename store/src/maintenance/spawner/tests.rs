@@ -1,6 +1,8 @@
 //! Spawners on a private Redis.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod failed_calls;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use dwell_core::Value;

@@ -70,8 +70,8 @@ impl<'a> Renewal<'a> {
             }
             // A schedule that another instance changed meanwhile has a next time of its zone data,
             // which may be as old: its next occurrence corrects it.
-            if !changes.is_empty() {
-                schedules.change_each(bucket, &changes).await?;
+            if let Some(error) = schedules.change_each(bucket, &changes).await.failed {
+                return Err(error);
             }
         }
         Ok(())

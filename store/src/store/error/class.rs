@@ -12,7 +12,7 @@ pub enum Class {
     Timeout,
     /// Redis is full and refuses writes that allocate.
     Oom,
-    /// The server is a replica.
+    /// The server takes no writes now: it is a replica, or lacks the replicas or the disk for them.
     Readonly,
     /// A script failed through damage or a bug. Concerns that call alone.
     Script,

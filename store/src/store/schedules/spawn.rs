@@ -5,7 +5,7 @@ use dwell_schedule::split_occurrence_id;
 
 use super::change::{Change, Changed};
 use super::occurrence::{id_at, occurrence};
-use super::{Read, Schedules};
+use super::{Read, Schedules, members_of_call};
 use crate::policy::occurrences::{Hindrances, Plan};
 use crate::store::call::CALL_BYTES;
 use crate::store::error::StoreError;
@@ -13,28 +13,46 @@ use crate::store::error::StoreError;
 /// Bytes of an occurrence's record besides its body, roughly.
 const HEAD_BYTES: usize = 512;
 
+/// What became of changes.
+pub(crate) struct Answers {
+    /// One for each of the changes that Redis has answered, from the first on. The error of a change
+    /// that meets damage is its own.
+    pub(crate) of_changes: Vec<Result<Changed, StoreError>>,
+    /// A call failed. The last answers may be lost again in a failover, and Redis may have applied
+    /// changes that have no answer.
+    pub(crate) failed: Option<StoreError>,
+}
+
 impl Schedules {
-    /// As [`change`](Schedules::change). The error of a change that meets damage is its own.
-    pub(crate) async fn change_each(
-        &self,
-        bucket: u16,
-        changes: &[Change],
-    ) -> Result<Vec<Result<Changed, StoreError>>, StoreError> {
-        match self.change(bucket, changes).await {
-            Ok(answers) => return Ok(answers.into_iter().map(Ok).collect()),
-            Err(error) if !error.is_unreadable() => return Err(error),
-            Err(error) if changes.len() == 1 => return Ok(vec![Err(error)]),
-            Err(_) => {}
-        }
-        let mut answers = Vec::with_capacity(changes.len());
-        for change in changes {
-            match self.change(bucket, std::slice::from_ref(change)).await {
-                Ok(mut answer) => answers.push(Ok(answer.pop().unwrap_or(Changed::Stale))),
-                Err(error) if error.is_unreadable() => answers.push(Err(error)),
-                Err(error) => return Err(error),
+    /// As [`change`](Schedules::change), with what is known after a failure.
+    pub(crate) async fn change_each(&self, bucket: u16, changes: &[Change]) -> Answers {
+        let mut answers = Answers { of_changes: Vec::with_capacity(changes.len()), failed: None };
+        // After one that met damage in a call, so many changes go each by itself.
+        let (mut rest, mut alone) = (changes, 0_usize);
+        while !rest.is_empty() {
+            let size = if alone > 0 { 1 } else { members_of_call(rest) };
+            let (call, more) = rest.split_at(size);
+            match self.change_together(bucket, call).await {
+                Ok(changed) => answers.of_changes.extend(changed.into_iter().map(Ok)),
+                Err(error) if error.is_unreadable() && size > 1 => {
+                    alone = size;
+                    continue;
+                }
+                Err(error) if error.is_unreadable() => answers.of_changes.push(Err(error)),
+                Err(mut error) => {
+                    if let Some(answer) = error.undurable.take()
+                        && let Ok(changed) = self.read_answer(bucket, call, *answer)
+                    {
+                        answers.of_changes.extend(changed.into_iter().map(Ok));
+                    }
+                    answers.failed = Some(error);
+                    return answers;
+                }
             }
+            alone = alone.saturating_sub(1);
+            rest = more;
         }
-        Ok(answers)
+        answers
     }
 }
 
