@@ -16,7 +16,6 @@ use crate::request::{Act, Request};
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::acknowledge::LeaseVerdict;
 use crate::store::queue::batch::{Answer, Applied, Made, RequestRef};
 use crate::store::reader::lookup::{Place, StoredJob};
 use crate::store::wake_up::WakeUp;
@@ -249,26 +248,20 @@ impl Apply {
     /// # Errors
     /// As [`Apply::one`].
     pub async fn finish(&self, job: &StoredJob, otherwise: Act) -> Result<Verdict, StoreError> {
-        let (id, queue) = (&job.id, job.job().queue());
-        let finish = Arc::new(HeldFinish { events: self.events.clone(), due_ms: job.due_ms() });
+        let finish = Arc::new(HeldFinish {
+            events: self.events.clone(),
+            due_ms: job.due_ms(),
+            is_reserved: job.place == Place::Reserved,
+        });
         let held = self.store.queue.finish_held(job, finish.clone()).await;
         if matches!(held, Ok(true)) {
             return Ok(Verdict::Finished);
         }
         let verdict = self.one(Request::Act(otherwise)).await?.verdict;
-        // Fired after no answer: the acknowledgement took effect.
-        if held.is_err() && verdict == Verdict::Fired {
-            finish.finished(queue.unwrap_or_default(), id);
-            return Ok(Verdict::Finished);
-        }
-        if let Some(queue) = queue
-            && verdict == Verdict::Finished
-            && job.place == Place::Reserved
-        {
-            let (verdict, error, is_applied) = (LeaseVerdict::Finished, "", true);
-            self.events.observe(&JobEvent::Acknowledged { queue, id, verdict, error, is_applied });
-        }
-        Ok(verdict)
+        Ok(match job.job().queue() {
+            Some(queue) => finish.acted(queue, &job.id, verdict, held.is_ok()),
+            None => verdict,
+        })
     }
 
     /// Reports the occurrence that a request on a recurring schedule made.

@@ -22,6 +22,9 @@ mod etf1;
 mod expire;
 mod full_queues;
 mod headers;
+#[cfg(any(test, feature = "fuzz"))]
+#[path = "request/tests/known_headers.rs"]
+pub mod known_headers;
 mod moved;
 mod origin;
 mod own_events;

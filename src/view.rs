@@ -91,18 +91,19 @@ impl Job {
         let job = &found.record.job;
         let state = found.state.as_ref();
         let due_ms = found.due_ms();
-        let to = job.destination();
+        let MessageFields { broker, exchange, target, queue, key, headers } =
+            MessageFields::of(job);
         Job {
             id: found.id.as_str().to_owned(),
             state: found.place.as_str(),
             due: show_time_ms(due_ms),
             due_ms,
-            broker: job.broker().map(str::to_owned),
-            exchange: to.map(|to| to.exchange.clone()),
-            target: to.map(|to| to.address.clone()),
-            queue: job.queue().map(str::to_owned),
-            key: job.key.as_ref().map_or(serde_json::Value::Null, |key| text_or_base64(key)),
-            headers: headers(&job.headers),
+            broker,
+            exchange,
+            target,
+            queue,
+            key,
+            headers,
             attempt: state.map_or(0, |state| state.attempt),
             retry: retry(job, default_retry_ms),
             ttr_ms: job.ttr_ms,
@@ -180,6 +181,31 @@ impl ActionResult {
             V::Dead if self.action == Action::Fail && self.due_ms.is_none() => 200,
             V::Conflict | V::InFlight | V::Fired | V::Dead | V::Waiting | V::Stale => 409,
             V::NotFound => 404,
+        }
+    }
+}
+
+/// The fields of a job and of a recurring schedule that say what is published, and where. They are
+/// written out in both: flattened, they would change the form of the OpenAPI document.
+struct MessageFields {
+    broker: Option<String>,
+    exchange: Option<String>,
+    target: Option<String>,
+    queue: Option<String>,
+    key: serde_json::Value,
+    headers: serde_json::Map<String, serde_json::Value>,
+}
+
+impl MessageFields {
+    fn of(job: &job::Job) -> Self {
+        let to = job.destination();
+        MessageFields {
+            broker: job.broker().map(str::to_owned),
+            exchange: to.map(|to| to.exchange.clone()),
+            target: to.map(|to| to.address.clone()),
+            queue: job.queue().map(str::to_owned),
+            key: job.key.as_ref().map_or(serde_json::Value::Null, |key| text_or_base64(key)),
+            headers: headers(&job.headers),
         }
     }
 }

@@ -3,61 +3,13 @@
 
 use bytes::Bytes;
 use dwell::outgoing::Rejected;
+use dwell::request::known_headers::NAMES;
 use dwell::request::{Rejection, Request, parse};
 use dwell_connectors::{Destination, Header, Headers, Message, Position, Properties, Value};
 
 use crate::input::Input;
 use crate::promises;
 use crate::rules::{KINDS, NOW, broker, rules};
-
-/// Names that mean something, so that an input reaches them in a byte.
-const NAMES: [&str; 45] = [
-    "delay-for",
-    "delay-until",
-    "delay-target",
-    "delay-exchange",
-    "delay-broker",
-    "delay-id",
-    "delay-ttr",
-    "delay-confirm",
-    "delay-retry",
-    "delay-late",
-    "delay-max-late",
-    "delay-on-conflict",
-    "delay-action",
-    "delay-reply-to",
-    "delayed-attempt",
-    "delayed-due",
-    "x-delay",
-    "scheduler-epoch",
-    "scheduler-target-topic",
-    "scheduler-target-key",
-    "X-Timebridge-When",
-    "X-Timebridge-Where",
-    "Nats-Schedule",
-    "Nats-Schedule-Target",
-    "CC",
-    "BCC",
-    "Nats-Rollup",
-    "Nats-Msg-Id",
-    "Nats-Expected-Stream",
-    "kafka-key",
-    "DELAY-FOR",
-    "traceparent",
-    "delay-queue",
-    "delay-schedule",
-    "delay-time-zone",
-    "delay-start",
-    "delay-end",
-    "delay-count",
-    "delay-catch-up",
-    "delay-overlap",
-    "delay-spread",
-    "delay-max-wait",
-    "delay-expire",
-    "Nats-Schedule-Time-Zone",
-    "Nats-Schedule-TTL",
-];
 
 /// A frame that holds what is left of a refused request at the last.
 const FRAME: usize = 4096;

@@ -13,14 +13,43 @@ pub(super) struct HeldFinish {
     pub(super) events: Events,
     /// The due time of the job, epoch ms.
     pub(super) due_ms: i64,
+    /// A consumer held the job when it was read.
+    pub(super) is_reserved: bool,
 }
 
 impl HeldFinish {
-    /// The job is finished.
-    pub(super) fn finished(&self, queue: &str, id: &JobId) {
+    /// The action `finish` followed an acknowledgement that ended nothing, and its verdict is
+    /// reported. `is_answered`: Redis answered the acknowledgement. Returns what became of the job.
+    pub(super) fn acted(
+        &self,
+        queue: &str,
+        id: &JobId,
+        verdict: Verdict,
+        is_answered: bool,
+    ) -> Verdict {
+        match verdict {
+            // The acknowledgement without an answer took effect.
+            Verdict::Fired if !is_answered => {
+                self.finished(queue, id);
+                Verdict::Finished
+            }
+            Verdict::Finished if self.is_reserved => {
+                self.lease_ended(queue, id);
+                verdict
+            }
+            _ => verdict,
+        }
+    }
+
+    /// The acknowledgement finished the job.
+    fn finished(&self, queue: &str, id: &JobId) {
         let (action, verdict, due_ms) = (Action::Finish, Verdict::Finished, Some(self.due_ms));
         let (set, to) = (Some(DueSet::Queue(queue)), None);
         self.events.observe(&JobEvent::Applied { id, set, to, action, verdict, due_ms });
+        self.lease_ended(queue, id);
+    }
+
+    fn lease_ended(&self, queue: &str, id: &JobId) {
         let (verdict, error, is_applied) = (LeaseVerdict::Finished, "", true);
         self.events.observe(&JobEvent::Acknowledged { queue, id, verdict, error, is_applied });
     }

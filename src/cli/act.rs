@@ -139,9 +139,15 @@ async fn run(
             )?
         }
     };
-    // For people: the words on a schedule are others.
     let schedule = match (action, common.output) {
-        (Action::Fire, _) | (_, Form::Text) => store.schedules.find(&id).await.ok().flatten(),
+        // A schedule of a full queue is not fired.
+        (Action::Fire, _) => store.schedules.find(&id).await?,
+        // For people: the words on a schedule are others. No action waits for them.
+        (_, Form::Text) => store.schedules.find(&id).await.unwrap_or_else(|error| {
+            let (id, error) = (clean(id.as_str()), clean(&error.to_string()));
+            eprintln!("whether {id} is a recurring schedule is not known: {error}");
+            None
+        }),
         _ => None,
     };
     if action == Action::Fire

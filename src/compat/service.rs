@@ -1,7 +1,6 @@
 //! The calls of all protocols: they put and fetch jobs of queues in the same way as those of the
 //! HTTP API.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
+use super::Panicked;
 use crate::apply::Apply;
 use crate::clock;
 use crate::config::QueueRules;
@@ -152,7 +152,7 @@ impl Service {
         &self,
         asked: PopCall,
         answer: impl FnOnce(&Service, Result<PoppedJobs, StoreError>) -> Response + Send + 'static,
-        panicked: fn(Box<dyn Any + Send>) -> Response,
+        panicked: Panicked,
     ) -> Response {
         let PopCall { queues, max, wait, ttr_ms, share } = asked;
         let until = clock::now() + wait;

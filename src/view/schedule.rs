@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{headers, key_schema, retry, text_or_base64};
+use super::{MessageFields, key_schema, retry};
 use crate::job::{Confirm, Expire, Late};
 use crate::schedule::{StoredSchedule, Timing};
 use crate::units::show_time_ms;
@@ -113,7 +113,8 @@ impl Schedule {
     #[must_use]
     pub fn of(stored: &StoredSchedule, next: Vec<i64>, default_retry_ms: &[u64]) -> Self {
         let StoredSchedule { id, timing, job, progress, .. } = stored;
-        let to = job.destination();
+        let MessageFields { broker, exchange, target, queue, key, headers } =
+            MessageFields::of(job);
         let time_zone = match &timing.zone {
             Some(zone) => Some(zone.name().to_owned()),
             None => timing.expression.interval_ms().is_none().then(|| "UTC".to_owned()),
@@ -135,12 +136,12 @@ impl Schedule {
             missed: progress.missed,
             last_ms: progress.last_ms,
             last_missed_ms: progress.last_missed_ms,
-            broker: job.broker().map(str::to_owned),
-            exchange: to.map(|to| to.exchange.clone()),
-            target: to.map(|to| to.address.clone()),
-            queue: job.queue().map(str::to_owned),
-            key: job.key.as_ref().map_or(serde_json::Value::Null, |key| text_or_base64(key)),
-            headers: headers(&job.headers),
+            broker,
+            exchange,
+            target,
+            queue,
+            key,
+            headers,
             retry: retry(job, default_retry_ms),
             retry_is_default: job.retry.is_none(),
             ttr_ms: job.ttr_ms,

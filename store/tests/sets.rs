@@ -12,7 +12,7 @@ use dwell_store::store::error::StoreError;
 use dwell_store::store::meta::SweepRules;
 use dwell_store::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
 use dwell_store::store::queue::batch::RequestRef;
-use dwell_store::store::queue::pop::{PopLimits, Popped};
+use dwell_store::store::queue::pop::{PopLimits, Popped, Return};
 use dwell_store::store::queue::settle::{Release, SettleResult};
 use dwell_store::store::reader::list::Query;
 use dwell_store::store::reader::lookup::Place;
@@ -405,7 +405,7 @@ async fn the_pops_of_a_bucket_stay_few_while_the_clock_stands_behind() {
             fixture
                 .store
                 .queue
-                .unpop([1, round, high, low, 0, 0, 0, 0], 0, "q", &[])
+                .unpop([1, round, high, low, 0, 0, 0, 0], Return::Due, 0, "q", &[])
                 .await
                 .unwrap();
         }

@@ -93,6 +93,28 @@ async fn a_repeated_dedupe_id_is_confirmed_and_stored_once() {
 }
 
 #[tokio::test]
+async fn a_time_to_live_is_invalid_where_the_stream_refuses_it() {
+    let server = NatsServer::start("");
+    let context = context(&server).await;
+    for (subject, allow_message_ttl) in [("plain", false), ("ttl", true)] {
+        let (name, subjects) = (subject.to_uppercase(), vec![subject.to_owned()]);
+        let stream = Config { name, subjects, allow_message_ttl, ..Config::default() };
+        context.create_stream(stream).await.unwrap();
+    }
+    let message = || Message::new("x").with_header("Nats-TTL", "5m");
+    let publications = vec![publication(0, "plain", message()), publication(1, "ttl", message())];
+    let outcomes = publish(&at(server.url()), publications).await;
+    assert!(
+        matches!(&outcomes[0], Outcome::Invalid(why) if why.contains("TTL") && why.contains("10166")),
+        "{outcomes:?}"
+    );
+    assert_eq!(outcomes[1], Outcome::Confirmed);
+    let stored = context.get_stream("TTL").await.unwrap().get_raw_message(1).await.unwrap();
+    let ttl = stored.headers.get("Nats-TTL").map(async_nats::HeaderValue::as_str);
+    assert_eq!(ttl, Some("5m"));
+}
+
+#[tokio::test]
 async fn no_trace_of_a_message_goes_where_its_producer_says() {
     let server = NatsServer::start("");
     let broker = at(server.url());

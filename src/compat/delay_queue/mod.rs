@@ -17,10 +17,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use axum::{Json, Router, middleware};
 use serde::{Deserialize, Serialize};
-use tower_http::catch_panic::CatchPanicLayer;
-use tower_layer::Layer;
 
 use super::access::{self, Access, Denied};
+use super::around;
 use super::fields::Fields;
 use super::service::Service;
 use crate::budget::UsedUp;
@@ -65,8 +64,7 @@ pub fn router(service: Service, access: Access) -> Router {
         .layer(DefaultBodyLimit::max(usize::try_from(limit).unwrap_or(usize::MAX)))
         .layer(middleware::from_fn_with_state(guard, access::guard))
         .with_state(DelayQueue { service, access });
-    let calls = CatchPanicLayer::custom(panicked).layer(calls);
-    Router::new().fallback_service(middleware::from_fn(trace::request).layer(calls))
+    around(calls, panicked)
 }
 
 /// A call: its fields, its caller, and the calls that may wait beside it.

@@ -24,15 +24,13 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use axum::routing::{delete, get, put};
-use tower_http::catch_panic::CatchPanicLayer;
-use tower_layer::Layer;
 
 use self::answer::Error;
 use self::ids::Ids;
 use self::sizes::Sizes;
 use super::access::{self, Access};
+use super::around;
 use super::service::Service;
-use crate::http::server::trace;
 
 /// The state that the calls share.
 #[derive(Clone)]
@@ -75,6 +73,5 @@ pub fn router(service: Service, access: Access) -> Router {
         .layer(DefaultBodyLimit::max(limit.saturating_add(1)))
         .layer(middleware::from_fn_with_state(guard, access::guard))
         .with_state(lmstfy);
-    let calls = CatchPanicLayer::custom(answer::panicked).layer(calls);
-    Router::new().fallback_service(middleware::from_fn(trace::request).layer(calls))
+    around(calls, answer::panicked)
 }

@@ -91,6 +91,15 @@ impl NewJobRequest {
         self.queue.as_deref()
     }
 
+    /// Whether the request has this part of the message: `body`, `headers` or `key`.
+    pub(super) fn has(&self, part: &str) -> bool {
+        match part {
+            "body" => self.body.is_some() || self.body_base64.is_some(),
+            "headers" => !self.headers.is_empty(),
+            _ => self.key.is_some(),
+        }
+    }
+
     /// The same with this id.
     pub(super) fn with_id(self, id: &JobId) -> Self {
         NewJobRequest { id: Some(id.as_str().to_owned()), ..self }

@@ -1,10 +1,12 @@
 //! `/v1/schedules`: recurring schedules.
 //!
-//! - `put`: stores a schedule, from the body in `request`; `preview`: the times of an expression.
+//! - `put`: stores a schedule, from the body in `request`; `keep`: the parts of the stored one that
+//!   stay; `preview`: the times of an expression.
 //! - `show` and `list`: schedules as they are stored.
 //! - `actions`: actions on one schedule; `many`: pause and resume of many.
 
 pub(super) mod actions;
+mod keep;
 pub(super) mod list;
 pub(super) mod many;
 pub(super) mod preview;

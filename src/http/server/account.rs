@@ -2,6 +2,7 @@
 //! request, the values made of the body, and the answer until the client has taken it.
 
 use std::convert::Infallible;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
@@ -32,6 +33,8 @@ const JOB_JSON_OVERHEAD_BYTES: usize = 1 << 10;
 const MAX_JSON_BYTES_PER_BYTE: usize = 6;
 /// The most memory that an element of a JSON text takes besides its text.
 const ELEMENT_OVERHEAD_BYTES: usize = 256;
+/// The peer of a call without a listener.
+const NO_PEER: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// The memory of all calls of some listeners. Clones share it.
 #[derive(Debug, Clone)]
@@ -108,19 +111,22 @@ struct Held {
     body: Mutex<Vec<Transfer>>,
     /// Of a large answer that is written.
     answer: Mutex<Option<Transfer>>,
+    /// The client.
+    peer: IpAddr,
     /// Ends the connection of the call.
     hang_up: HangUp,
 }
 
 impl Account {
-    /// A call of the connection that `hang_up` ends.
-    pub(super) fn new(memory: &Memory, hang_up: HangUp) -> Account {
+    /// A call of this peer, on the connection that `hang_up` ends.
+    pub(super) fn new(memory: &Memory, peer: IpAddr, hang_up: HangUp) -> Account {
         let share = Mutex::new(memory.calls().share());
         Account(Arc::new(Held {
             memory: memory.clone(),
             share,
             body: Mutex::default(),
             answer: Mutex::default(),
+            peer,
             hang_up,
         }))
     }
@@ -128,7 +134,7 @@ impl Account {
     /// Takes room for so many bytes of a body that comes in parts. `revoked` is told where others
     /// need the room, and the client does not send.
     pub(super) async fn take_body(&self, bytes: usize, revoked: &HangUp) -> Result<(), UsedUp> {
-        let room = self.0.memory.0.bodies.take(bytes, revoked).await?;
+        let room = self.0.memory.0.bodies.take(bytes, self.0.peer, revoked).await?;
         self.0.body.lock().push(room);
         self.body_goes_on();
         Ok(())
@@ -151,7 +157,7 @@ impl Account {
 
     /// Room for a large answer of this call.
     async fn answer(&self, bytes: usize) -> Result<Transfer, UsedUp> {
-        self.0.memory.0.answers.take(bytes, &self.0.hang_up).await
+        self.0.memory.0.answers.take(bytes, self.0.peer, &self.0.hang_up).await
     }
 
     /// Takes so many bytes more. Waits a moment for other calls to give some back.
@@ -307,7 +313,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Account {
             .extensions
             .get()
             .cloned()
-            .unwrap_or_else(|| Account::new(&Memory::endless(), HangUp::default())))
+            .unwrap_or_else(|| Account::new(&Memory::endless(), NO_PEER, HangUp::default())))
     }
 }
 
@@ -366,7 +372,7 @@ mod tests {
     }
 
     fn account(bytes: usize) -> Account {
-        Account::new(&Memory::new(bytes, bytes), HangUp::default())
+        Account::new(&Memory::new(bytes, bytes), NO_PEER, HangUp::default())
     }
 
     fn held(share: Result<Option<Transfer>, UsedUp>) -> Option<usize> {
@@ -395,7 +401,7 @@ mod tests {
         assert!(account.grow(4 * UNRESERVED_ANSWER_BYTES).is_ok(), "other calls have their own");
         // An answer that waits for its room counts as its call.
         assert_eq!(account.for_answer(UNRESERVED_ANSWER_BYTES + 1).await.err(), Some(UsedUp));
-        let other = Account::new(&account.0.memory, HangUp::default());
+        let other = Account::new(&account.0.memory, NO_PEER, HangUp::default());
         let begun = crate::clock::now();
         assert_eq!(
             (

@@ -16,12 +16,12 @@ use crate::clock::{self, Instant};
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// A caller's request id that is longer than this is replaced.
 const MAX_REQUEST_ID_BYTES: usize = 128;
-/// The most bytes of a path in the log.
+/// The most characters of a path in the log.
 const MAX_PATH_CHARS: usize = 300;
 
 /// Gives a request its id (the caller's, if usable), runs it, and logs one line without query,
 /// headers or body.
-pub(crate) async fn request(mut request: Request, next: Next) -> Response {
+pub(crate) async fn request(request: Request, next: Next) -> Response {
     let begun = clock::now();
     let id =
         request.headers().get(&REQUEST_ID).filter(|id| is_fit(id)).cloned().unwrap_or_else(|| {
@@ -29,11 +29,10 @@ pub(crate) async fn request(mut request: Request, next: Next) -> Response {
                 .expect("hexadecimal digits are a header's value")
         });
     let method = request.method().clone();
-    let path: String = request.uri().path().chars().take(MAX_PATH_CHARS).collect();
+    let path = begin(request.uri().path());
     // The guard fills in the name of the token.
     let shown = id.to_str().unwrap_or_default();
     let span = tracing::info_span!("http", request_id = shown, token = tracing::field::Empty);
-    request.headers_mut().insert(REQUEST_ID, id.clone());
     let mut response = next.run(request).instrument(span.clone()).await;
     let call = Call { begun, id, method, path, span };
     match later::take(&mut response) {
@@ -46,6 +45,12 @@ pub(crate) async fn request(mut request: Request, next: Next) -> Response {
             })
         }
     }
+}
+
+/// The part of a path that the log shows.
+fn begin(path: &str) -> String {
+    let end = path.char_indices().nth(MAX_PATH_CHARS).map_or(path.len(), |(at, _)| at);
+    path[..end].to_owned()
 }
 
 /// A call that runs.
@@ -140,6 +145,13 @@ pub(crate) fn note_panic(panic: &(dyn Any + Send)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_path_is_cut_between_letters() {
+        assert_eq!(begin("/v1/jobs"), "/v1/jobs");
+        let long = "ü".repeat(MAX_PATH_CHARS + 1);
+        assert_eq!(begin(&long), &long["ü".len()..]);
+    }
 
     #[test]
     fn successful_calls_of_consumers_are_debug_and_what_changes_or_fails_stands_out() {

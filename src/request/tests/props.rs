@@ -9,48 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::job::{Due, Target};
 use crate::request::control::queue_name;
-
-const NEAR: [&str; 39] = [
-    "delay-for",
-    "delay-until",
-    "delay-target",
-    "delay-exchange",
-    "delay-broker",
-    "delay-id",
-    "delay-ttr",
-    "delay-confirm",
-    "delay-retry",
-    "delay-late",
-    "delay-max-late",
-    "delay-on-conflict",
-    "delay-action",
-    "delay-reply-to",
-    "delayed-attempt",
-    "delayed-due",
-    "x-delay",
-    "scheduler-epoch",
-    "scheduler-target-topic",
-    "scheduler-target-key",
-    "X-Timebridge-When",
-    "X-Timebridge-Where",
-    "Nats-Schedule",
-    "Nats-Schedule-Target",
-    "CC",
-    "Nats-Rollup",
-    "delay-queue",
-    "delay-schedule",
-    "delay-time-zone",
-    "delay-start",
-    "delay-end",
-    "delay-count",
-    "delay-catch-up",
-    "delay-overlap",
-    "delay-spread",
-    "delay-max-wait",
-    "delay-expire",
-    "Nats-Schedule-Time-Zone",
-    "Nats-Schedule-TTL",
-];
+use crate::request::known_headers::NAMES;
 
 const GOOD: [&str; 34] = [
     "1s",
@@ -91,8 +50,8 @@ const GOOD: [&str; 34] = [
 
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
-        6 => proptest::sample::select(NEAR.to_vec()).prop_map(str::to_owned),
-        1 => proptest::sample::select(NEAR.to_vec()).prop_map(str::to_uppercase),
+        6 => proptest::sample::select(NAMES.to_vec()).prop_map(str::to_owned),
+        1 => proptest::sample::select(NAMES.to_vec()).prop_map(str::to_uppercase),
         1 => "[dD]elay(ed)?-[a-z\u{e9}-]{0,8}",
         1 => any::<String>(),
     ]

@@ -15,7 +15,7 @@ use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
 use crate::store::queue::claim::MAX_CLAIM_AHEAD;
-use crate::store::queue::pop::{PopLimits, Popped};
+use crate::store::queue::pop::{PopLimits, Popped, Return};
 use crate::store::record::Nonce;
 
 /// The pause of a bucket whose head cannot be read, µs.
@@ -117,7 +117,7 @@ impl Consumers {
                 if !error.was_not_run() {
                     guard::give_back_later(
                         self.clone(),
-                        (nonce, false),
+                        (nonce, Return::Due),
                         bucket,
                         queue.to_owned(),
                         Vec::new(),

@@ -11,7 +11,7 @@ use crate::job::JobId;
 use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::pop::{PopLimits, Popped};
+use crate::store::queue::pop::{PopLimits, Popped, Return};
 use crate::store::record::Nonce;
 use crate::store::wake_up::WakeUp;
 
@@ -221,21 +221,21 @@ impl Drop for PoppedJobs {
     fn drop(&mut self) {
         // Before that time nobody got them.
         let is_early = self.due.is_some_and(|due| clock::now() < due);
+        let when = if is_early { Return::Early } else { Return::Due };
         let mut jobs = std::mem::take(&mut self.jobs).into_iter();
         for Call { nonce, bucket, queue, jobs: count } in std::mem::take(&mut self.calls) {
             let ids: Vec<JobId> = jobs.by_ref().take(count).map(|job| job.id).collect();
             if !ids.is_empty() {
-                give_back_later(self.consumers.clone(), (nonce, is_early), bucket, queue, ids);
+                give_back_later(self.consumers.clone(), (nonce, when), bucket, queue, ids);
             }
         }
     }
 }
 
-/// Gives jobs of a pop back in the background: these, or all (empty). `is_early`: before their due
-/// time, which the pop was ahead of.
+/// Gives jobs of a pop back in the background: these, or all (empty).
 pub(super) fn give_back_later(
     consumers: Consumers,
-    (nonce, is_early): (Nonce, bool),
+    (nonce, when): (Nonce, Return),
     bucket: u16,
     queue: String,
     ids: Vec<JobId>,
@@ -245,12 +245,7 @@ pub(super) fn give_back_later(
     runtime.spawn(async move {
         for _ in 0..MAX_RETURN_TRIES {
             let store = &consumers.inner.store.queue;
-            let answer = if is_early {
-                store.unpop_early(nonce, bucket, &queue, &ids).await
-            } else {
-                store.unpop(nonce, bucket, &queue, &ids).await
-            };
-            match answer {
+            match store.unpop(nonce, when, bucket, &queue, &ids).await {
                 Ok(0) => return,
                 Ok(_) => {
                     let due_ms = consumers.inner.store.now_ms();

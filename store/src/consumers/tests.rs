@@ -20,7 +20,7 @@ use crate::store::Unobserved;
 use crate::store::queue::acknowledge::{LeaseAction, LeaseVerdict};
 use crate::store::queue::batch::RequestRef;
 use crate::store::queue::lease::Lease;
-use crate::store::queue::pop::{PopLimits, Popped};
+use crate::store::queue::pop::{PopLimits, Popped, Return};
 use crate::store::queue::settle::{Bury, SettleResult};
 use crate::store::reader::lookup::Place;
 use crate::store::reader::queues::QueueCounts;
@@ -284,10 +284,16 @@ async fn what_nobody_got_is_due_again_and_a_repeat_of_a_pop_is_the_pop() {
         (vec![("one".parse::<JobId>().unwrap(), 1)], vec![("one".parse().unwrap(), 1)])
     );
     for left in [1, 0] {
-        assert_eq!(fixture.store.queue.unpop(nonce, bucket, QUEUE, &[]).await.unwrap(), left);
+        assert_eq!(
+            fixture.store.queue.unpop(nonce, Return::Due, bucket, QUEUE, &[]).await.unwrap(),
+            left
+        );
     }
     assert!(pop().await.unwrap().jobs.is_empty(), "a late copy of the pop hands nothing out");
-    assert_eq!(fixture.store.queue.unpop([8; 8], bucket, QUEUE, &[]).await.unwrap(), 0);
+    assert_eq!(
+        fixture.store.queue.unpop([8; 8], Return::Due, bucket, QUEUE, &[]).await.unwrap(),
+        0
+    );
     let unsent = fixture.store.queue.pop([8; 8], bucket, QUEUE, limits).await.unwrap();
     assert!(unsent.jobs.is_empty(), "nor one that arrives after the jobs were asked back");
 }

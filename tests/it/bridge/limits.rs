@@ -100,6 +100,34 @@ async fn the_jobs_of_a_killed_instance_have_their_turns() {
 }
 
 #[tokio::test]
+async fn the_turns_that_pass_during_a_stop_do_not_come_all_at_once() {
+    let mut env = Environment::start(&RATE).await;
+    jobs("orders.a", 300, "0").into_iter().for_each(|job| env.send(job));
+    env.arrived("orders.a", 20).await;
+    env.taken().await;
+    assert!(env.stop(Duration::from_secs(10)).await, "all was settled");
+    let before = env.broker.published("orders.a").len();
+    assert!(before < 200, "{before} of 300 before the stop");
+    let store = env.store().await;
+    wait_until("the turns that were taken pass", async || {
+        store.limited().await.unwrap().is_empty().then_some(())
+    })
+    .await;
+    let over_us = store.read_clock().await.unwrap() + 2_000_000;
+    wait_until("none of them can be used any more", async || {
+        (store.read_clock().await.unwrap() > over_us).then_some(())
+    })
+    .await;
+    env.run(ALL).await;
+    let came = env.arrived("orders.a", 300).await;
+    assert_eq!(env.until_empty().await, 0);
+    assert_eq!((came.len(), ids(&came)), (300, 300), "none lost, none twice");
+    assert_eq!(attempts(&came), [1; 300], "nothing is burned");
+    let most = most_within(&times(&came), 1000);
+    assert!(most <= 140, "{most} within a second: the jobs take other turns");
+}
+
+#[tokio::test]
 async fn a_job_that_waits_for_its_turn_is_cancelled_and_fired_like_any_other() {
     let set = [
         ("brokers.main.limits.\"orders.a\".rate", "20/m"),

@@ -141,6 +141,24 @@ async fn a_schedule_is_paused_resumed_fired_and_ended() {
 }
 
 #[tokio::test]
+async fn an_action_tells_why_a_schedule_cannot_be_looked_up() {
+    let commands = Commands::new().await;
+    commands.object(&["schedule", "s", "--cron", "@yearly", "--queue", "emails"]);
+    let key = commands.fixture.key("schedules");
+    commands.fixture.redis(&["HSET", &key, "s", "\x02 of a later version"]).await;
+    let fired = commands.run(&["fire", "s"]);
+    assert_eq!((fired.code, fired.out.as_str()), (1, ""), "{}", fired.err);
+    let why = "recurring schedule `s`: unreadable record: version 2 ";
+    assert!(
+        fired.err.starts_with("error: unreadable_job: ") && fired.err.contains(why),
+        "{fired:?}"
+    );
+    let moved = commands.run(&["reschedule", "s", "--for", "1h"]);
+    let begin = "whether s is a recurring schedule is not known: ";
+    assert!(moved.err.starts_with(begin) && moved.err.contains(why), "{moved:?}");
+}
+
+#[tokio::test]
 async fn a_full_queue_takes_no_occurrence() {
     let commands = Commands::new().await;
     commands.object(&["schedule", "s", "--cron", "@yearly", "--queue", "small"]);

@@ -1,6 +1,14 @@
 //! Recurring schedules by their calls: stored, shown, listed, paused, fired, ended, and previewed.
 //! The instance delivers nothing, so that no occurrence is made but by hand.
 
+use bytes::Bytes;
+use dwell::config::Redis;
+use dwell::job::{Conflict, Job, JobId, Verdict};
+use dwell::request::{NewSchedule, Origin};
+use dwell::schedule::StoredSchedule;
+use dwell::store::Store;
+use dwell::store::queue::batch::RequestRef;
+use dwell_connectors::{Headers, Properties};
 use serde_json::{Value, json};
 
 use super::sidecar::{Answer, Sidecar};
@@ -178,6 +186,58 @@ async fn a_request_again_replaces_unless_it_is_the_same() {
     let problem = put(&sidecar, "j", &yearly(json!({}))).problem(409);
     assert_eq!((&problem["code"], &problem["job"]["id"]), (&json!("conflict"), &json!("j")));
     assert!(problem.get("schedule").is_none(), "{problem}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kept_part_has_what_json_cannot_say() {
+    let fixture = Fixture::new().await;
+    let sidecar = sidecar(&fixture, "").await;
+    let target = json!({"schedule": "@yearly", "target": "orders.report", "body": "b"});
+    added(&sidecar, "s", &target);
+    let store = Store::attach(&Redis::new(fixture.redis.url())).await.unwrap();
+    let id = JobId::new("s").unwrap();
+    let found = async || store.schedules.find(&id).await.unwrap().unwrap();
+    // As a message brings it.
+    let StoredSchedule { timing, job, .. } = found().await;
+    let mut headers = Headers::default();
+    headers.push("n", dwell_connectors::Value::I16(5));
+    let properties = Some(Box::new(Properties { priority: Some(3), ..Properties::default() }));
+    let job = Job { headers, properties, has_body: false, body: Bytes::new(), ..job };
+    let brought = NewSchedule {
+        id: id.clone(),
+        conflict: Conflict::Replace,
+        own_queues: None,
+        is_paused: false,
+        from_settings: false,
+        timing,
+        job: job.clone(),
+        origin: Origin::of_call(),
+        reply_to: None,
+    };
+    let applied = store.queue.apply(&[RequestRef::NewSchedule(&brought)], &[]).await;
+    assert_eq!(applied.answers[0].as_ref().unwrap().verdict, Verdict::Replaced);
+
+    let kept =
+        json!({"schedule": "@daily", "target": "orders.report", "keep": ["headers", "body"]});
+    added(&sidecar, "s", &kept);
+    let after = found().await;
+    assert_eq!(after.timing.text, "@daily");
+    assert_eq!(
+        (&after.job.headers, &after.job.properties, after.job.has_body),
+        (&job.headers, &job.properties, false)
+    );
+    assert_eq!(put(&sidecar, "s", &kept).status, 200, "duplicate");
+    for (id, more, status) in [
+        ("s", json!({"target": "orders.other"}), 400),
+        ("s", json!({"headers": {"n": 5}}), 400),
+        ("s", json!({"keep": ["target"]}), 400),
+        ("other", json!({}), 404),
+    ] {
+        let mut body = kept.clone();
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        put(&sidecar, id, &body).problem(status);
+    }
+    assert_eq!(found().await.job.headers, job.headers, "nothing changed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,6 +5,8 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
+use super::keep::keep;
+use super::no_schedule;
 use super::request::NewScheduleRequest;
 use crate::http::api::caller::Caller;
 use crate::http::api::extract::{Id, InPath, Json as Body};
@@ -21,10 +23,12 @@ use crate::view;
 /// Store a recurring schedule
 ///
 /// Answers the schedule as it is in the store. The same request again changes nothing; another one
-/// for the id replaces the schedule. What was made already is left.
+/// for the id replaces the schedule. What was made already is left. With `keep`, parts of the stored
+/// schedule stay as they are.
 #[utoipa::path(put, path = "/v1/schedules/{id}", operation_id = "put_schedule", tag = "schedules", params(InPath), request_body = NewScheduleRequest, responses(
     (status = 201, body = view::Schedule, description = "`added` or `replaced`", headers(("location" = String, description = "The schedule"))),
     (status = 200, body = view::Schedule, description = "`duplicate` or `kept`: nothing changed"),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no schedule of which `keep` could keep anything"),
     (status = 409, body = Problem, content_type = "application/problem+json", description = "`conflict`: a job has the id; or a schedule has the id, and `on_conflict` is `reject`"),
     (status = 413, body = Problem, content_type = "application/problem+json", description = "`body_too_large`"),
 ))]
@@ -37,9 +41,14 @@ pub(in crate::http::api) async fn put(
     let apply = &api.inner.apply;
     caller.check_receiver(new.queue())?;
     let now_ms = apply.store.now_ms();
+    let parts = new.keeps()?;
     // A schedule of others is neither replaced nor shown.
-    let new =
+    let mut new =
         NewSchedule { own_queues: caller.own_queues(), ..new.read(&id, &api.inner.rules, now_ms)? };
+    if !parts.is_empty() {
+        let stored = api.schedule(&caller, &id).await?.ok_or_else(|| no_schedule(&id))?;
+        new.job = keep(&parts, &stored.job, new.job)?;
+    }
     let answer = apply
         .one(Request::NewSchedule(Box::new(new.clone())))
         .await

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
+use super::keep::Part;
 use crate::http::api::job_request::{NewJobRequest, given};
 use crate::http::api::text::Text;
 use crate::http::server::Problem;
@@ -49,6 +50,10 @@ struct Times {
     overlap: Option<String>,
     /// A schedule that is new begins paused
     paused: Option<bool>,
+    /// The parts that stay as they are stored: `body`, `headers` (and AMQP properties), `key`. The
+    /// target or queue must stay too
+    #[schema(value_type = Option<Vec<String>>)]
+    keep: Option<Vec<Part>>,
 }
 
 impl PartialSchema for NewScheduleRequest {
@@ -82,6 +87,18 @@ impl NewScheduleRequest {
     /// The queue in the request.
     pub(super) fn queue(&self) -> Option<&str> {
         self.job.queue()
+    }
+
+    /// The parts of the stored schedule that stay as they are.
+    pub(super) fn keeps(&self) -> Result<Vec<Part>, Problem> {
+        let parts = self.times.keep.clone().unwrap_or_default();
+        match parts.iter().find(|part| self.job.has(part.name())) {
+            Some(part) => Err(Problem::bad(format!(
+                "keep: the request has {0} of its own: leave {0} out, here or there",
+                part.name()
+            ))),
+            None => Ok(parts),
+        }
     }
 
     /// The request for the schedule of this id, as the rules have it.
@@ -142,9 +159,28 @@ mod tests {
             (r#"{"schedule":"@daily","schedule":"@hourly"}"#, "duplicate field `schedule`"),
             (r#"{"queue":"a","queue":"b"}"#, "duplicate field `queue`"),
             (r#"{"paused":"yes"}"#, "invalid type"),
+            (r#"{"keep":["target"]}"#, "unknown variant `target`"),
             (r#"{"count":true}"#, "neither text nor an integer"),
         ] {
             assert!(refusal(body).contains(says), "{body}: {}", refusal(body));
+        }
+    }
+
+    #[test]
+    fn a_part_is_kept_or_sent() {
+        let keeps = |body: &str| read::<NewScheduleRequest>(body.as_bytes()).unwrap().keeps();
+        assert_eq!(
+            keeps(r#"{"keep":["headers","key"],"body":""}"#).unwrap(),
+            [Part::Headers, Part::Key]
+        );
+        assert_eq!(keeps("{}").unwrap(), []);
+        for (part, both) in [
+            ("body", r#"{"keep":["body"],"body_base64":""}"#),
+            ("headers", r#"{"keep":["key","headers"],"headers":{"a":1}}"#),
+            ("key", r#"{"keep":["key"],"key":"k"}"#),
+        ] {
+            let problem = keeps(both).unwrap_err();
+            assert!(problem.detail().contains(part), "{both}: {}", problem.detail());
         }
     }
 

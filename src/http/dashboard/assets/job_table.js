@@ -4,6 +4,7 @@ import { afterPaint, el, fill, reconcile, status } from './dom.js';
 import { bytes } from './format.js';
 import { LATE_MS } from './overall.js';
 import { jobHref } from './router.js';
+import { tableOf } from './table.js';
 import { reasonWord } from './words.js';
 
 const DUE = { head: 'Due', class: 'due', cell: (job) => moment(job.due_ms) };
@@ -42,30 +43,7 @@ export function stateOf(job) {
  * result, `show(jobs)` fills the table, and `fail(problem)` shows why the jobs could not be loaded.
  */
 export function jobTable({ caption, empty, dead = false, select = null }) {
-  const columns = dead
-    ? [ID, TARGET, REASON, ERROR, ATTEMPTS, DIED, { ...DUE, head: 'Was due' }]
-    : [DUE, ID, TARGET, BROKER, STATE, ATTEMPTS, SIZE];
   const picked = new Set();
-  const body = el('tbody');
-  const table = el(
-    'table',
-    // The roles are explicit: on a narrow page the rows are cards, and CSS then removes the implicit roles.
-    { class: dead ? 'jobs dead' : 'jobs', role: 'table', hidden: true },
-    el('caption', { class: 'hidden' }, caption),
-    el(
-      'thead',
-      { role: 'rowgroup' },
-      el(
-        'tr',
-        { role: 'row' },
-        select && el('th', { role: 'columnheader', scope: 'col', class: 'tick' }, el('span', { class: 'hidden' }, 'Selected')),
-        columns.map((column) => el('th', { role: 'columnheader', scope: 'col', class: column.class }, column.head)),
-      ),
-    ),
-    body,
-  );
-  body.setAttribute('role', 'rowgroup');
-  const message = el('p', { class: 'empty' }, 'Loading…');
   const tick = (job) => {
     const box = el('input', {
       type: 'checkbox',
@@ -78,26 +56,17 @@ export function jobTable({ caption, empty, dead = false, select = null }) {
       else picked.delete(job.id);
       select();
     });
-    return el('td', { role: 'cell', class: 'tick' }, box);
+    return box;
   };
-  const make = (job) =>
-    el(
-      'tr',
-      { role: 'row' },
-      select && tick(job),
-      columns.map((column) =>
-        el(
-          column.rowHead ? 'th' : 'td',
-          {
-            role: column.rowHead ? 'rowheader' : 'cell',
-            scope: column.rowHead ? 'row' : null,
-            class: column.class,
-            data: { head: column.head },
-          },
-          column.cell(job),
-        ),
-      ),
-    );
+  const selection = { head: el('span', { class: 'hidden' }, 'Selected'), class: 'tick', bare: true, cell: tick };
+  const columns = dead
+    ? [ID, TARGET, REASON, ERROR, ATTEMPTS, DIED, { ...DUE, head: 'Was due' }]
+    : [DUE, ID, TARGET, BROKER, STATE, ATTEMPTS, SIZE];
+  const { element, table, body, message, row } = tableOf({
+    columns: select ? [selection, ...columns] : columns,
+    caption,
+    kind: dead ? 'jobs dead' : 'jobs',
+  });
   let shown = [];
   const show = (jobs) => {
     const first = shown.length === 0;
@@ -129,7 +98,7 @@ export function jobTable({ caption, empty, dead = false, select = null }) {
           job.queue,
           job.size,
         ]),
-      make,
+      make: row,
     });
   const fail = (problem) => {
     // Outdated rows are better than none.
@@ -144,5 +113,5 @@ export function jobTable({ caption, empty, dead = false, select = null }) {
     for (const box of body.querySelectorAll('input[type=checkbox]')) box.checked = picked.has(box.closest('tr').dataset.key);
     select?.();
   };
-  return { element: el('div', { class: 'table' }, table, message), show, fail, picked, pick, jobs: () => shown };
+  return { element, show, fail, picked, pick, jobs: () => shown };
 }

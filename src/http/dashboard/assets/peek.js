@@ -3,6 +3,7 @@ import { moment } from './clock.js';
 import { el, fill, reconcile } from './dom.js';
 import { bytes } from './format.js';
 import { jobHref } from './router.js';
+import { tableOf } from './table.js';
 
 /** The most letters of a body that are shown. */
 const MOST = 160;
@@ -21,46 +22,15 @@ const COLUMNS = [
 
 /** Creates the table. In the result, `show(jobs)` fills it, and `fail(problem)` empties it. */
 export function peekTable() {
-  const body = el('tbody', { role: 'rowgroup' });
-  const table = el(
-    'table',
-    { class: 'jobs', role: 'table', hidden: true },
-    el('caption', { class: 'hidden' }, 'Ready jobs, the oldest first'),
-    el(
-      'thead',
-      { role: 'rowgroup' },
-      el(
-        'tr',
-        { role: 'row' },
-        COLUMNS.map((column) => el('th', { role: 'columnheader', scope: 'col', class: column.class }, column.head)),
-      ),
-    ),
-    body,
-  );
-  const message = el('p', { class: 'empty' }, 'Loading…');
+  const { element, table, body, message, row } = tableOf({ columns: COLUMNS, caption: 'Ready jobs, the oldest first' });
   const show = (jobs, words = 'No job is ready.') => {
-    reconcile(body, jobs, { key: (job) => job.id, stamp: (job) => JSON.stringify([job.due_ms, job.attempt, job.body ?? job.body_base64]), make });
+    reconcile(body, jobs, { key: (job) => job.id, stamp: (job) => JSON.stringify([job.due_ms, job.attempt, job.body ?? job.body_base64]), make: row });
     table.hidden = jobs.length === 0;
     message.hidden = jobs.length > 0;
     if (jobs.length === 0) fill(message, words);
   };
   const fail = (problem) => show([], problem.message);
-  return { element: el('div', { class: 'table' }, table, message), show, fail };
-}
-
-function make(job) {
-  const cell = (column) =>
-    el(
-      column.rowHead ? 'th' : 'td',
-      {
-        role: column.rowHead ? 'rowheader' : 'cell',
-        scope: column.rowHead ? 'row' : null,
-        class: column.class,
-        data: { head: column.head },
-      },
-      column.cell(job),
-    );
-  return el('tr', { role: 'row' }, COLUMNS.map(cell));
+  return { element, show, fail };
 }
 
 /** The begin of a body; of a body that is not text, its size. */

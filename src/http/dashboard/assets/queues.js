@@ -5,6 +5,7 @@ import { el, fill, reconcile, setText, status } from './dom.js';
 import { count, plural } from './format.js';
 import { keepAsking } from './pace.js';
 import { listHref, queueHref } from './router.js';
+import { tableOf } from './table.js';
 
 const EVERY_MS = 2000;
 
@@ -44,32 +45,16 @@ function numberOf(queue, state) {
 
 export function queues(parent, _, signal) {
   const said = el('p', { class: 'reasons' });
-  const body = el('tbody', { role: 'rowgroup' });
-  const table = el(
-    'table',
-    { class: 'jobs queues', role: 'table', hidden: true },
-    el('caption', { class: 'hidden' }, 'Queues, by name'),
-    el(
-      'thead',
-      { role: 'rowgroup' },
-      el(
-        'tr',
-        { role: 'row' },
-        COLUMNS.map((column) => el('th', { role: 'columnheader', scope: 'col', class: column.class }, column.head)),
-      ),
-    ),
-    body,
-  );
-  const message = el('p', { class: 'empty' }, 'Loading…');
+  const { element, table, body, message, row } = tableOf({ columns: COLUMNS, caption: 'Queues, by name', kind: 'jobs queues' });
   fill(
     parent,
     el('header', { class: 'head' }, el('h1', {}, 'Queues'), said),
-    el('div', { class: 'card flush' }, el('div', { class: 'table' }, table, message)),
+    el('div', { class: 'card flush' }, element),
     el('p', { class: 'hint' }, 'Waiting: consumers whose pop waits at the instance that answers this page.'),
   );
 
   const show = (found) => {
-    reconcile(body, found, { key: ({ queue }) => queue, stamp: (queue) => JSON.stringify(queue), make });
+    reconcile(body, found, { key: ({ queue }) => queue, stamp: (queue) => JSON.stringify(queue), make: row });
     table.hidden = found.length === 0;
     message.hidden = found.length > 0;
     message.classList.remove('error');
@@ -88,21 +73,6 @@ export function queues(parent, _, signal) {
     signal,
   });
   return 'Queues';
-}
-
-function make(queue) {
-  const cell = (column) =>
-    el(
-      column.rowHead ? 'th' : 'td',
-      {
-        role: column.rowHead ? 'rowheader' : 'cell',
-        scope: column.rowHead ? 'row' : null,
-        class: column.class,
-        data: { head: column.head },
-      },
-      column.cell(queue),
-    );
-  return el('tr', { role: 'row' }, COLUMNS.map(cell));
 }
 
 function sentence(found) {

@@ -76,8 +76,8 @@ export function timesOf(form) {
 }
 
 /**
- * The request of the entered fields. Fields as they were shown keep what is stored, which a field may be unable to
- * hold. Throws an error for people.
+ * The request of the entered fields. Fields as they were shown keep what is stored, which a field, and JSON, may be
+ * unable to hold. Throws an error for people.
  */
 export function wantedOf(form, found, shown) {
   const text = reader(form);
@@ -93,12 +93,13 @@ export function wantedOf(form, found, shown) {
     if (isAsShown('exchange') && found.exchange !== null) wanted.exchange = found.exchange;
     if (wanted.target === undefined && !wanted.exchange) throw new Error('Enter a target.');
   }
-  if (isAsShown('body')) wanted.body_base64 = found.body_base64;
-  else wanted.body = form.elements.body.value;
-  if (isAsShown('headers')) wanted.headers = found.headers;
-  else wanted.headers = headersOf(text('headers'));
-  if (isAsShown('key')) wanted.key = found.key ?? undefined;
-  else wanted.key = text('key');
+  const same = ['body', 'headers', 'key'].filter(isAsShown);
+  if (same.length > 0 && isForSame(wanted, found)) wanted.keep = same;
+  const { keep = [] } = wanted;
+  if (!keep.includes('body'))
+    Object.assign(wanted, isAsShown('body') ? { body_base64: found.body_base64 } : { body: form.elements.body.value });
+  if (!keep.includes('headers')) wanted.headers = isAsShown('headers') ? found.headers : headersOf(text('headers'));
+  if (!keep.includes('key')) wanted.key = isAsShown('key') ? (found.key ?? undefined) : text('key');
   Object.assign(wanted, {
     retry: retryOf(text('retry')),
     ttr: text('ttr'),
@@ -110,6 +111,12 @@ export function wantedOf(form, found, shown) {
   // A new schedule must not replace another one unseen.
   if (found === null) Object.assign(wanted, { on_conflict: 'reject', paused: form.elements.paused.checked || undefined });
   return wanted;
+}
+
+/** Whether the jobs go where those of the stored schedule go. */
+function isForSame({ queue, target = '', broker, exchange = '' }, found) {
+  if (queue !== undefined) return queue === found.queue;
+  return broker === found.broker && target === found.target && exchange === found.exchange;
 }
 
 /** Whether a browser holds each number of this JSON as it is. */

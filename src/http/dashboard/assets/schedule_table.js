@@ -7,6 +7,7 @@ import { targetOf } from './job_table.js';
 import { jobHref, queueHref, scheduleHref } from './router.js';
 import { occurrenceId } from './schedule_actions.js';
 import { SCHEDULE_ACTIONS } from './schedule_words.js';
+import { tableOf } from './table.js';
 
 const COLUMNS = [
   {
@@ -40,33 +41,9 @@ export function receiverOf(schedule) {
  * `fail(problem)` shows why the schedules could not be loaded, and `focus(id, action)` moves the focus to a button.
  */
 export function scheduleTable({ empty, perform }) {
-  const body = el('tbody', { role: 'rowgroup' });
-  const heads = [...COLUMNS, { head: 'Actions', class: 'row-actions' }];
-  const table = el(
-    'table',
-    // The roles are explicit: on a narrow page the rows are cards, and CSS then removes the implicit roles.
-    { class: 'jobs schedules', role: 'table', hidden: true },
-    el('caption', { class: 'hidden' }, 'Recurring schedules, by id'),
-    el(
-      'thead',
-      { role: 'rowgroup' },
-      el(
-        'tr',
-        { role: 'row' },
-        heads.map((column) => el('th', { role: 'columnheader', scope: 'col', class: column.class }, column.head)),
-      ),
-    ),
-    body,
-  );
-  const message = el('p', { class: 'empty' }, 'Loading…');
-
-  const make = (schedule) => el('tr', { role: 'row' }, COLUMNS.map((column) => cell(column, schedule)), actions(schedule));
-  const actions = ({ id, paused }) =>
-    el(
-      'td',
-      { role: 'cell', class: 'row-actions' },
-      el('div', { class: 'buttons' }, [paused ? 'resume' : 'pause', 'fire'].map((action) => button(action, id))),
-    );
+  const actions = ({ id, paused }) => el('div', { class: 'buttons' }, [paused ? 'resume' : 'pause', 'fire'].map((action) => button(action, id)));
+  const columns = [...COLUMNS, { head: 'Actions', class: 'row-actions', bare: true, cell: actions }];
+  const { element, table, body, message, row } = tableOf({ columns, caption: 'Recurring schedules, by id', kind: 'jobs schedules' });
   const button = (action, id) =>
     el(
       'button',
@@ -81,7 +58,7 @@ export function scheduleTable({ empty, perform }) {
       SCHEDULE_ACTIONS[action].button,
     );
   const show = (found) => {
-    reconcile(body, found, { key: ({ id }) => id, stamp: stampOf, make });
+    reconcile(body, found, { key: ({ id }) => id, stamp: stampOf, make: row });
     table.hidden = found.length === 0;
     message.hidden = found.length > 0;
     message.classList.remove('error');
@@ -95,26 +72,13 @@ export function scheduleTable({ empty, perform }) {
     fill(message, `The schedules cannot be loaded now: ${problem.message}`);
   };
   const focus = (id, action) => {
-    const row = [...body.children].find((child) => child.dataset.key === id);
-    row?.querySelector(`[data-focus="${placeOf(action)}"]`)?.focus();
+    const found = [...body.children].find((child) => child.dataset.key === id);
+    found?.querySelector(`[data-focus="${placeOf(action)}"]`)?.focus();
   };
-  return { element: el('div', { class: 'table' }, table, message), show, fail, focus };
+  return { element, show, fail, focus };
 }
 
 const placeOf = (action) => (action === 'fire' ? 'fire' : 'pause');
-
-function cell(column, schedule) {
-  return el(
-    column.rowHead ? 'th' : 'td',
-    {
-      role: column.rowHead ? 'rowheader' : 'cell',
-      scope: column.rowHead ? 'row' : null,
-      class: column.class,
-      data: { head: column.head },
-    },
-    column.cell(schedule),
-  );
-}
 
 /** All that the row shows of a schedule. */
 function stampOf(schedule) {

@@ -183,6 +183,11 @@ fn size_of(response: &Response<axum::body::Body>) -> usize {
     usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX)
 }
 
+/// The account of a call of this connection.
+fn account_of(memory: &Memory, slot: &Slot) -> Account {
+    Account::new(memory, slot.peer(), slot.hang_up().clone())
+}
+
 /// The part that answers the requests of a connection.
 #[derive(Clone)]
 pub(super) struct Calls {
@@ -210,7 +215,7 @@ impl Calls {
         } else {
             let (head, work) = (Head::of(&request), BusyGuard::new(&self.slot));
             let refused = doubled::refused(request.headers());
-            let account = Account::new(&self.memory, self.slot.hang_up().clone());
+            let account = account_of(&self.memory, &self.slot);
             request.extensions_mut().insert(account.clone());
             request.extensions_mut().insert(self.slot.waits().clone());
             let (request, rest) = AskedBody::of(request, account.clone(), self.slot.clone());
@@ -227,10 +232,7 @@ impl Calls {
                     if answer.response.headers().contains_key(header::CONNECTION) {
                         slot.set_unread();
                     }
-                    (
-                        answer,
-                        account.unwrap_or_else(|| Account::new(&memory, slot.hang_up().clone())),
-                    )
+                    (answer, account.unwrap_or_else(|| account_of(&memory, &slot)))
                 }
                 Either::Right((call, rest, head, work, account)) => {
                     let mut response = call.await?;

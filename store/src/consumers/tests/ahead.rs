@@ -72,7 +72,7 @@ async fn a_job_that_was_popped_early_and_given_back_is_due_when_it_was() {
     assert_eq!(answer.now_us + answer.wait_us, 1000 * job.due_ms());
     assert_eq!((job.deadline_ms, job.lease.ttr_ms), (job.due_ms() + 60_000, 60_000));
     let bucket = fixture.store.keys().bucket_of(job.id.as_str());
-    assert_eq!(fixture.store.queue.unpop(nonce, bucket, QUEUE, &[]).await.unwrap(), 1);
+    assert_eq!(fixture.store.queue.unpop(nonce, Return::Due, bucket, QUEUE, &[]).await.unwrap(), 1);
     let again = fixture.pop(1, LONG).await.sent();
     assert!(clock::wall_us() >= 1000 * job.due_ms());
     assert_eq!((again.len(), again[0].due_ms()), (1, job.due_ms()));
@@ -84,7 +84,10 @@ async fn a_job_that_was_popped_early_and_reached_nobody_is_cancelled_for_sure() 
     let (nonce, answer) = popped_early(&fixture).await;
     let id = answer.jobs[0].id.as_str();
     let bucket = fixture.store.keys().bucket_of(id);
-    assert_eq!(fixture.store.queue.unpop_early(nonce, bucket, QUEUE, &[]).await.unwrap(), 1);
+    assert_eq!(
+        fixture.store.queue.unpop(nonce, Return::Early, bucket, QUEUE, &[]).await.unwrap(),
+        1
+    );
     assert_eq!(fixture.act(Action::Cancel, id).await, Verdict::Cancelled);
 }
 
@@ -200,7 +203,10 @@ async fn the_lease_of_a_job_that_was_replaced_before_it_was_handed_out_is_stale(
     until_due(&fixture, &job).await;
     assert_eq!(fixture.verdict(&job, LeaseAction::Finish).await, LeaseVerdict::Stale);
     let bucket = fixture.store.keys().bucket_of(job.id.as_str());
-    assert_eq!(fixture.store.queue.unpop_early(nonce, bucket, QUEUE, &[]).await.unwrap(), 0);
+    assert_eq!(
+        fixture.store.queue.unpop(nonce, Return::Early, bucket, QUEUE, &[]).await.unwrap(),
+        0
+    );
     let found = fixture.store.reader.find(&job.id).await.unwrap().unwrap();
     assert_eq!((found.place, &found.job().body[..]), (Place::Scheduled, &b"new"[..]));
 }
@@ -218,7 +224,10 @@ async fn a_pause_takes_no_job_from_its_consumer_and_hands_out_none_that_came_bac
             continue;
         }
         let bucket = fixture.store.keys().bucket_of(job.id.as_str());
-        assert_eq!(fixture.store.queue.unpop_early(nonce, bucket, QUEUE, &[]).await.unwrap(), 1);
+        assert_eq!(
+            fixture.store.queue.unpop(nonce, Return::Early, bucket, QUEUE, &[]).await.unwrap(),
+            1
+        );
         until_due(&fixture, &job).await;
         assert!(fixture.pop(1, Duration::ZERO).await.is_empty());
         let kept = &kept.jobs[0];

@@ -154,10 +154,10 @@ async fn the_limits_of_a_consumer_hold_for_its_jobs_alone() {
     assert_eq!(first, Portion { jobs: 0, is_cut: true });
     // What one of them gave back is not given to another.
     let back = &ids[1..2];
-    assert_eq!(fixture.store.queue.unpop([7; 8], 0, QUEUE, back).await.unwrap(), 1);
+    assert_eq!(fixture.store.queue.unpop([7; 8], Return::Due, 0, QUEUE, back).await.unwrap(), 1);
     let (rest, portions, ..) = pop().await;
     assert_eq!((rest.len(), portions), (3, vec![0, 1, 1, 1]));
-    assert_eq!(fixture.store.queue.unpop([7; 8], 0, QUEUE, &[]).await.unwrap(), 3);
+    assert_eq!(fixture.store.queue.unpop([7; 8], Return::Due, 0, QUEUE, &[]).await.unwrap(), 3);
     assert_eq!(fixture.counts().await, [0, 9, 0, 0]);
 }
 

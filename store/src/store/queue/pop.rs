@@ -89,8 +89,19 @@ pub struct PopAnswer {
 /// Buckets, and the due time of the first job of each.
 pub type Heads = (Vec<u16>, Result<Vec<Option<i64>>, StoreError>);
 
+/// When popped jobs go back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Return {
+    /// After their due time: a consumer may have had them, and their hand-outs are counted.
+    Due,
+    /// Before their due time, which the pop was ahead of: they reached no consumer, and their
+    /// hand-outs are not counted.
+    Early,
+}
+
 /// The interval between two reports of unreadable jobs.
 const UNREADABLE_LOG_INTERVAL: Duration = Duration::from_secs(60);
+
 impl Queue {
     /// Hands out due jobs of one bucket of a queue. `nonce`: random, for this call alone; a repeat
     /// answers the jobs that this pop still holds. After an error, jobs may be held without a
@@ -264,35 +275,14 @@ impl Queue {
     pub async fn unpop(
         &self,
         nonce: Nonce,
-        bucket: u16,
-        queue: &str,
-        ids: &[JobId],
-    ) -> Result<u64, StoreError> {
-        self.give_back((nonce, false), bucket, queue, ids).await
-    }
-
-    /// An [`unpop`](Queue::unpop) of jobs that reached no consumer: before their due time, which
-    /// the pop was ahead of. Their hand-outs are not counted.
-    pub(crate) async fn unpop_early(
-        &self,
-        nonce: Nonce,
-        bucket: u16,
-        queue: &str,
-        ids: &[JobId],
-    ) -> Result<u64, StoreError> {
-        self.give_back((nonce, true), bucket, queue, ids).await
-    }
-
-    async fn give_back(
-        &self,
-        (nonce, is_early): (Nonce, bool),
+        when: Return,
         bucket: u16,
         queue: &str,
         ids: &[JobId],
     ) -> Result<u64, StoreError> {
         let mut call = self.call_with_pops(Name::Unpop, bucket, queue);
         call.arg(&self.namespace.pop_proof(nonce, queue)[..])
-            .arg(if is_early { "1" } else { "" })
+            .arg(if when == Return::Early { "1" } else { "" })
             .arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
         match self.namespace.call(&call).await? {
             Value::Int(count) => Ok(u64::try_from(count).unwrap_or(0)),

@@ -1,0 +1,99 @@
+//! The parts of a stored schedule that a request for its id leaves as they are. They may hold what
+//! JSON cannot say: types of headers, AMQP properties, a tombstone.
+
+use serde::Deserialize;
+
+use crate::http::server::Problem;
+use crate::job::Job;
+
+/// A part of the message of each occurrence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Part {
+    Body,
+    /// With the AMQP properties.
+    Headers,
+    Key,
+}
+
+impl Part {
+    /// The name of the part, and of its field.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Part::Body => "body",
+            Part::Headers => "headers",
+            Part::Key => "key",
+        }
+    }
+}
+
+/// The new job with these parts of the stored one. They passed the rules for its target, and no
+/// others.
+pub(super) fn keep(parts: &[Part], stored: &Job, new: Job) -> Result<Job, Problem> {
+    if !parts.is_empty() && stored.target != new.target {
+        return Err(Problem::bad(
+            "keep: the stored schedule has another target or queue: send the parts instead",
+        ));
+    }
+    Ok(parts.iter().fold(new, |new, part| match part {
+        Part::Body => Job { body: stored.body.clone(), has_body: stored.has_body, ..new },
+        Part::Headers => Job {
+            headers: stored.headers.clone(),
+            properties: stored.properties.clone(),
+            origin: stored.origin.clone(),
+            ..new
+        },
+        Part::Key => Job { key: stored.key.clone(), ..new },
+    }))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use bytes::Bytes;
+    use dwell_connectors::{Destination, Headers, Properties, Value};
+
+    use super::*;
+
+    /// A job of a target, as a message of AMQP may bring it.
+    fn stored() -> Job {
+        let mut headers = Headers::default();
+        headers.push("n", Value::I16(5));
+        let properties = Properties { priority: Some(3), ..Properties::default() };
+        Job {
+            headers,
+            properties: Some(Box::new(properties)),
+            origin: "amqp".to_owned(),
+            key: Some("k".into()),
+            has_body: false,
+            ..Job::new("main", Destination::new("orders"), Bytes::new())
+        }
+    }
+
+    #[test]
+    fn what_json_cannot_say_stays_where_its_part_is_kept() {
+        let stored = stored();
+        let new = || Job { created_ms: 1, ..Job::new("main", Destination::new("orders"), "new") };
+        let whole = keep(&[Part::Body, Part::Headers, Part::Key], &stored, new()).unwrap();
+        assert_eq!(whole, Job { created_ms: 1, ..stored.clone() });
+        let headers = keep(&[Part::Headers], &stored, new()).unwrap();
+        assert_eq!(
+            (&headers.headers, &headers.properties, &headers.origin),
+            (&stored.headers, &stored.properties, &stored.origin)
+        );
+        assert_eq!((&headers.body[..], headers.has_body, headers.key), (&b"new"[..], true, None));
+        assert_eq!(keep(&[], &stored, new()).unwrap(), new());
+    }
+
+    #[test]
+    fn nothing_is_kept_for_another_receiver() {
+        for other in [
+            Job::new("main", Destination::new("bills"), ""),
+            Job::new("other", Destination::new("orders"), ""),
+            Job::for_queue("orders", ""),
+        ] {
+            assert!(keep(&[Part::Body], &stored(), other.clone()).is_err(), "{other:?}");
+            assert!(keep(&[], &stored(), other).is_ok());
+        }
+    }
+}
