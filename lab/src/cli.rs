@@ -6,6 +6,7 @@ mod demo;
 mod http;
 mod queue;
 mod schedules;
+mod smoothing;
 
 use std::fmt::Debug;
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ use serde::Serialize;
 
 use crate::schedules::Options as ScheduleOptions;
 use crate::schedules::worker::Work;
+use crate::smoothing::Options as SmoothingOptions;
 
 /// Shows Dwell at work, measures it, and tests it under faults
 #[derive(Debug, Parser)]
@@ -57,6 +59,8 @@ enum Command {
     /// Kill instances while recurring schedules fire, check that each time is made once or counted
     /// as missed, and measure
     Schedules(ScheduleOptions),
+    /// Measure and check limits, bursts of requests that debounce, or the events of jobs
+    Smoothing(SmoothingOptions),
     /// Work on what the schedules of the command before make, in a process of its own
     #[command(hide = true)]
     ScheduleWorker(Work),
@@ -75,6 +79,7 @@ pub async fn main() -> ExitCode {
         Command::Http(what) => Box::pin(http::run(&common, what)).await,
         Command::Queue(what) => Box::pin(queue::run(&common, &what)).await,
         Command::Schedules(options) => Box::pin(schedules::run(&common, &options)).await,
+        Command::Smoothing(options) => Box::pin(smoothing::run(&common, &options)).await,
         Command::ScheduleWorker(options) => Box::pin(schedules::work(&options)).await,
         Command::Chaos(what) => return Box::pin(chaos::run(&common, what)).await,
     })

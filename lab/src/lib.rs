@@ -6,6 +6,7 @@
 //! - [`queue`]: consumers that fetch, measured.
 //! - [`http`]: HTTP targets, measured.
 //! - [`schedules`]: recurring schedules under faults, measured.
+//! - [`smoothing`]: limits, bursts of requests and events of jobs, measured.
 //! - `client`: a link to the HTTP API of an instance.
 //! - [`cli`]: the commands of `dwell-lab`; [`words`]: their words for settings and faults.
 
@@ -18,5 +19,6 @@ pub mod http;
 pub mod markers;
 pub mod queue;
 pub mod schedules;
+pub mod smoothing;
 mod sums;
 pub mod words;

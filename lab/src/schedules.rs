@@ -6,7 +6,7 @@
 //! - [`checker`]: turns what was received into a verdict.
 
 pub mod checker;
-mod consumer;
+pub(crate) mod consumer;
 mod system;
 pub mod worker;
 
@@ -103,7 +103,7 @@ pub struct Summary {
 }
 
 /// A span in ms that is not zero.
-fn span_ms(text: &str) -> Result<i64, String> {
+pub(crate) fn span_ms(text: &str) -> Result<i64, String> {
     let ms = i64::try_from(parse_duration_ms(text)?).map_err(|error| error.to_string())?;
     if ms == 0 { Err("write more than 0, such as 10s".to_owned()) } else { Ok(ms) }
 }
@@ -123,7 +123,7 @@ pub async fn run(options: &Options, seed: u64, say: fn(&str)) -> Result<Summary>
     // Workers receive what they make.
     for number in 0..CONSUMERS {
         if !ports.is_empty() {
-            consumers.spawn(consumer::consume(ports.clone(), number, received.clone()));
+            consumers.spawn(consumer::consume(QUEUE, ports.clone(), number, received.clone()));
         }
     }
     let begin_ms = put_all(&client, options).await?;

@@ -174,6 +174,9 @@ pub struct Instance {
 pub struct Horizon {
     /// The steps in their order.
     pub steps: Vec<Step>,
+    /// The limits that hold jobs back, where the answering instance has limits: what falls due there
+    /// waits for its turn.
+    pub limited: Vec<Limited>,
 }
 
 /// One step.

@@ -173,6 +173,11 @@ impl Environment {
         self.broker.pid()
     }
 
+    /// The port of the broker.
+    pub fn broker_port(&self) -> u16 {
+        self.broker.port()
+    }
+
     /// The names and ports of the servers, for people.
     pub fn describe(&self) -> String {
         let redis = self.redis.as_ref().map_or_else(

@@ -1,4 +1,6 @@
 # What is told of servers: a broker that is away, Redis that is away, a sidecar that stands still.
+import re
+
 from playwright.sync_api import expect
 
 from page import ask, dashboard, story
@@ -25,6 +27,14 @@ def servers(address):
         ask("start both")
         expect(overall).to_contain_text("All is well, and on time.")
         expect(page.locator(".tile").first).to_contain_text("On time")
+
+
+@story
+def limits(address, pattern, broker):
+    """A limit is told beside what is coming, whatever else there is to tell."""
+    with dashboard(address) as page:
+        coming = page.locator("section").filter(has=page.get_by_role("heading", name="What is coming?"))
+        expect(coming.locator(".limits li")).to_have_text(re.compile(f"^{pattern} of {broker} is limited: 2 jobs wait for their turns, for .+\\.$"))
 
 
 @story

@@ -12,17 +12,17 @@ const MAX_REPORTED: usize = 20;
 /// The digits at the end of an occurrence's id: its nominal time, epoch ms.
 const TIME_DIGITS: usize = 13;
 
-/// An occurrence that a consumer received.
+/// A job, such as an occurrence, that a consumer received.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Receipt {
+pub(crate) struct Receipt {
     /// The id of the job.
-    pub(super) id: String,
+    pub(crate) id: String,
     /// `delayed-occurrence`; 0 if there was none.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// The number of the hand-out.
-    pub(super) attempt: u32,
+    pub(crate) attempt: u32,
     /// When it was received, wall clock, epoch µs.
-    pub(super) at_us: i64,
+    pub(crate) at_us: i64,
 }
 
 /// What a schedule says of itself at the end.

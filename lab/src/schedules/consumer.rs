@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::QUEUE;
 use super::checker::Receipt;
 use crate::client::Link;
 
@@ -38,9 +37,15 @@ struct Headers {
     occurrence: u64,
 }
 
-/// Consumes until it is dropped, at the first of these ports that answers from the number `at` on.
-pub(super) async fn consume(ports: Vec<u16>, mut at: usize, receipts: Arc<Mutex<Vec<Receipt>>>) {
-    let path = format!("/v1/queues/{QUEUE}/pop");
+/// Consumes from a queue until it is dropped, at the first of these ports that answers from the
+/// number `at` on.
+pub(crate) async fn consume(
+    queue: &'static str,
+    ports: Vec<u16>,
+    mut at: usize,
+    receipts: Arc<Mutex<Vec<Receipt>>>,
+) {
+    let path = format!("/v1/queues/{queue}/pop");
     let mut held = Vec::new();
     loop {
         let mut link = Link::to(ports[at % ports.len()]);

@@ -8,6 +8,7 @@ mod demo;
 mod http;
 mod queue;
 mod schedules;
+mod smoothing;
 
 use std::path::Path;
 use std::process::Command;

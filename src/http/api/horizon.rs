@@ -36,8 +36,8 @@ pub(super) struct Ahead {
 /// Count the jobs per step ahead
 ///
 /// The first step begins now, by Redis's clock. Overdue jobs are in no step. Of a recurring schedule
-/// that is not paused, the next occurrence is counted. A token with only some queues counts the jobs
-/// of these.
+/// that is not paused, the next occurrence is counted. `limited` is as in `GET /v1/stats`. A token
+/// with only some queues counts the jobs of these, and sees no limits.
 #[utoipa::path(get, path = "/v1/horizon", tag = "state", params(Ahead), responses((status = 200, body = view::Horizon, description = "The steps")))]
 pub(super) async fn horizon(
     State(api): State<Api>,
@@ -65,8 +65,10 @@ pub(super) async fn horizon(
     let count = u32::try_from(count).unwrap_or(0);
     let mut steps = store.reader.horizon(step_ms, count, caller.queue_filter().as_ref()).await?;
     add_schedules(&store.schedules, caller.own_queues(), &mut steps, step_ms).await?;
+    let limited = if caller.is_restricted() { Vec::new() } else { api.limited().await? };
     Ok(Json(view::Horizon {
         steps: steps.into_iter().map(|(from_ms, count)| view::Step { from_ms, count }).collect(),
+        limited,
     }))
 }
 

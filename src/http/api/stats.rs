@@ -52,6 +52,15 @@ impl Api {
         Ok(stats)
     }
 
+    /// Returns the limits that hold jobs back; none where this instance has no limits.
+    pub(super) async fn limited(&self) -> Result<Vec<view::Limited>, StoreError> {
+        if !self.inner.about.has_limits {
+            return Ok(Vec::new());
+        }
+        let limited = self.inner.apply.store.reader.limited().await?;
+        Ok(limited.into_iter().map(view::Limited::from).collect())
+    }
+
     async fn all_stats(&self) -> Result<view::Stats, StoreError> {
         let inner = &self.inner;
         let metrics = inner.apply.events.metrics();
@@ -59,10 +68,7 @@ impl Api {
         metrics.add_given_back(&mut counts);
         let mut stats = view::Stats::of(&counts);
         stats.add_counted(metrics);
-        if inner.about.has_limits {
-            let limited = inner.apply.store.reader.limited().await?;
-            stats.limited = limited.into_iter().map(view::Limited::from).collect();
-        }
+        stats.limited = self.limited().await?;
         for (name, broker) in &mut stats.brokers {
             let known = inner.about.brokers.get(name);
             broker.kind = known.map(|(kind, _)| *kind);

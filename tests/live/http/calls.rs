@@ -264,7 +264,7 @@ async fn jobs_are_listed_shown_and_counted_ahead() {
     let horizon = sidecar.get("/v1/horizon?step=15m&to=1h").json();
     let steps = horizon["steps"].as_array().unwrap();
     let counts: Vec<u64> = steps.iter().map(|step| step["count"].as_u64().unwrap()).collect();
-    assert_eq!(counts, [1, 1, 0, 0]);
+    assert_eq!((&counts[..], &horizon["limited"]), (&[1, 1, 0, 0][..], &json!([])));
     assert!(
         steps.windows(2).all(|pair| pair[1]["from_ms"].as_i64().unwrap()
             - pair[0]["from_ms"].as_i64().unwrap()

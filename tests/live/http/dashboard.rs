@@ -160,6 +160,30 @@ async fn servers_that_are_away_are_told() {
 }
 
 #[tokio::test]
+async fn a_limit_that_holds_jobs_back_is_told_with_what_is_coming() {
+    let fixture = Fixture::new().await;
+    let limit = "[brokers.main.limits.\"orders.slow\"]\nrate = \"1/h\"\nburst = 1\n";
+    let sidecar = Sidecar::start(&fixture, limit).await;
+    for id in ["first", "second", "third"] {
+        schedule(&sidecar, json!({"id": id, "for": "0", "target": "orders.slow"}));
+    }
+    wait_until("one is delivered, and two wait", async || {
+        let horizon = sidecar.get("/v1/horizon").json();
+        let stats = sidecar.get("/v1/stats").json();
+        let told = &horizon["limited"][0];
+        assert!(told.is_null() || told["queue"].is_null(), "{horizon}");
+        let words = (told["broker"].as_str(), told["pattern"].as_str(), told["waiting"].as_u64());
+        (words == (Some("main"), Some("orders.slow"), Some(2))
+            && told["since_ms"].is_i64()
+            && horizon["limited"] == stats["limited"]
+            && fixture.messages("ORDERS") == 1)
+            .then_some(())
+    })
+    .await;
+    plain_story(&sidecar, "limits", &["orders.slow", "main"]).await;
+}
+
+#[tokio::test]
 async fn a_line_that_is_lost_is_told_and_found_again() {
     let fixture = Fixture::new().await;
     let sidecar = Sidecar::start(&fixture, "").await;

@@ -4,6 +4,7 @@ import { announce } from './announce.js';
 import { drawBars } from './bars.js';
 import { el, fill, segmented, setText } from './dom.js';
 import { count, duration, minutes, plural, seconds, weekday } from './format.js';
+import { limitWords } from './overall.js';
 import { keepAsking } from './pace.js';
 import { go, listHref } from './router.js';
 
@@ -36,6 +37,7 @@ export function horizon(signal) {
   /** The user has chosen a span: the next answer is announced. */
   let chosen = false;
   const summary = el('p', { class: 'summary' }, 'Counting…');
+  const limits = el('ul', { class: 'limits' });
   const canvas = el('canvas', { role: 'img', 'aria-label': 'Counting' });
   const rows = el('tbody');
   const table = el(
@@ -61,8 +63,20 @@ export function horizon(signal) {
   const ask = async () => {
     const wanted = span;
     const { step, to } = SPANS[wanted];
-    const { steps } = await api.horizon(`${step}`, `${to}`, signal);
-    if (wanted === span && steps.length > 0) draw(steps);
+    const { steps, limited } = await api.horizon(`${step}`, `${to}`, signal);
+    if (wanted !== span || steps.length === 0) return;
+    draw(steps);
+    drawLimits(limited, steps[0].from_ms);
+  };
+  /** What waits for its turn is due, or falls due, and comes later than the bars say. */
+  const drawLimits = (limited, now) => {
+    const words = limited.map((one) => limitWords(one, now));
+    if (limits.dataset.text === words.join(' ')) return;
+    limits.dataset.text = words.join(' ');
+    fill(
+      limits,
+      words.map((text) => el('li', {}, text)),
+    );
   };
   const draw = (counted) => {
     const { step, write, word } = SPANS[span];
@@ -100,6 +114,7 @@ export function horizon(signal) {
     { class: 'card', 'aria-labelledby': 'coming-title' },
     el('div', { class: 'card-head' }, el('h2', { id: 'coming-title' }, 'What is coming?'), choice),
     summary,
+    limits,
     el('div', { class: 'chart' }, canvas),
     details,
   );

@@ -17,6 +17,12 @@ export function oldestReady(stats) {
   return stats?.oldest_ready_ms ? Math.max(0, stats.now_ms - stats.oldest_ready_ms) : 0;
 }
 
+/** A limit that holds jobs back: how many, and since when. */
+export function limitWords({ pattern, broker, queue, waiting, since_ms }, now) {
+  const jobs = plural(waiting, 'job waits for its turn', 'jobs wait for their turns');
+  return `${pattern} of ${broker ?? queue} is limited: ${jobs}, for ${duration(Math.max(0, now - since_ms))}.`;
+}
+
 /** A single point becomes the sentence; of several, the sentence has their number. */
 function summarized(points) {
   return points.length === 1
@@ -68,10 +74,7 @@ export function overallState({ stats, problem, state }) {
   else if (awaited.length > 0 && bad.length === 0) warn.push(`This instance waits for ${awaited.join(', ')}.`);
   const points = [...bad, ...warn];
   if (points.length > 0) return { level: bad.length > 0 ? 'bad' : 'warn', ...summarized(points) };
-  const limited = stats.limited.map(
-    (one) =>
-      `${one.pattern} of ${one.broker ?? one.queue} is limited: ${plural(one.waiting, 'job waits for its turn', 'jobs wait for their turns')}, for ${duration(stats.now_ms - one.since_ms)}.`,
-  );
+  const limited = stats.limited.map((one) => limitWords(one, stats.now_ms));
   const waiting =
     stats.scheduled === 0
       ? 'No jobs are waiting.'
