@@ -6,6 +6,7 @@
 //! - [`queue`]: consumers that fetch, measured.
 //! - [`http`]: HTTP targets, measured.
 //! - [`schedules`]: recurring schedules under faults, measured.
+//! - `occurrences`: what schedules say of themselves, and whether it is true.
 //! - `client`: a link to the HTTP API of an instance.
 //! - [`cli`]: the commands of `dwell-lab`; [`words`]: their words for settings and faults.
 
@@ -16,6 +17,7 @@ mod client;
 pub mod demo;
 pub mod http;
 pub mod markers;
+mod occurrences;
 pub mod queue;
 pub mod schedules;
 mod sums;

@@ -30,16 +30,7 @@ fn ok(t_us: i64, op: Op) -> Event {
 }
 
 fn job(target: &str) -> Job {
-    Job {
-        due_ms: DUE_MS,
-        target: target.to_owned(),
-        digest: "d".to_owned(),
-        retry_ms: None,
-        absent: false,
-        refused: None,
-        broker: None,
-        consumer: None,
-    }
+    Job { due_ms: DUE_MS, target: target.to_owned(), digest: "d".to_owned(), ..Job::default() }
 }
 
 impl Run {
@@ -53,7 +44,7 @@ impl Run {
     }
 
     fn sent(self, id: &str, phase: Phase, job: Job) -> Run {
-        let schedule = |job| Op::Schedule(Schedule { id: id.to_owned(), job, res: String::new() });
+        let schedule = |job| Op::schedule(id, job);
         self.push(Event { phase: Phase::Invoke, ..ok(DUE_US - 900_000, schedule(Some(job))) })
             .push(Event { phase, ..ok(DUE_US - 800_000, schedule(None)) })
     }
@@ -72,6 +63,7 @@ impl Run {
             topic,
             due_ms: Some(DUE_MS),
             attempt: Some(1),
+            occurrence: None,
             digest,
             place,
             redelivered: false,
