@@ -70,13 +70,14 @@ pub fn check(history: &History) -> Verdict {
             (&windows, &lives, kept.get(id).copied(), &mut verdict);
         let mut case = Case { id, job, timeline, lives, windows, dead, end_us, verdict };
         match job {
-            Job { queued: true, .. } => {}
+            Job { queued: true, .. } => case.returned(),
             Job { debounce: Some(_), .. } => case.burst(),
             Job { recurring: Some(of), .. } => case.schedule(*of, made.get(id), claims),
             _ => case.check(),
         }
     }
     limited::check(&windows, &timelines, &mut verdict);
+    queue::beside(history, &faults, &mut verdict);
     windows.explain(copied, &mut verdict);
     windows.counted(&history.events, &mut verdict);
     answers::interfaces(&history.events, &mut verdict);
