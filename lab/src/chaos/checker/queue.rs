@@ -118,7 +118,7 @@ pub(super) fn beside(history: &History, faults: &[Fault], verdict: &mut Verdict)
         let ends_ms = life.hand_outs.iter().map(|one| one.deadline_ms).chain(life.over_ms);
         let end_ms = ends_ms.max().unwrap_or(i64::MAX);
         faults.iter().filter(|fault| is_strange(fault)).any(|fault| {
-            fault.began_us / 1000 <= end_ms
+            fault.began_us / 1000 - MAX_LOST_POP_AGE_MS <= end_ms
                 && fault.healed_us / 1000 + MAX_LOST_POP_AGE_MS >= life.due_ms
         })
     };

@@ -146,8 +146,9 @@ impl Case<'_, '_> {
     fn left_out(&self, claim: &Claim, made: &Made) -> RangeInclusive<u64> {
         let Case { timeline, windows, .. } = *self;
         let first_ms = made.keys().next().copied().unwrap_or(claim.next_ms);
-        let stored_ms = timeline.heard_us("schedule").map_or(first_ms, |heard_us| heard_us / 1000);
-        let mut most = claim.times_within(claim.start_ms, stored_ms);
+        let before_ms =
+            timeline.heard_us("schedule").map_or(first_ms - 1, |heard_us| heard_us / 1000);
+        let mut most = claim.times_within(claim.start_ms, before_ms);
         let Some(pause) = asked(timeline, "pause") else { return 0..=most };
         let resume = asked(timeline, "resume");
         let until_us = resume.and_then(|resume| resume.confirmed_us).unwrap_or(i64::MAX);

@@ -1,13 +1,17 @@
 //! A correct run has no findings, and each planted violation is found, alone. `bounds`: what faults
-//! allow, and nothing more; `consumer`: jobs that their consumers confirm; `failover`: masters that
-//! forget; `faults`: redelivered requests and recovery times; `scope`: faults that
-//! affect some jobs only.
+//! allow, and nothing more; `burst`: requests that are debounced; `consumer`: jobs that their
+//! consumers confirm; `failover`: masters that forget; `faults`: redelivered requests and recovery
+//! times; `limited`: the limited target, and jobs that expire; `recurring`: schedules; `scope`:
+//! faults that affect some jobs only.
 
 mod answers;
 mod bounds;
+mod burst;
 mod consumer;
 mod failover;
 mod faults;
+mod limited;
+mod recurring;
 mod scope;
 
 use proptest::prelude::*;
