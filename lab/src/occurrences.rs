@@ -42,8 +42,8 @@ pub(crate) enum Flaw {
     Lost(u64),
     /// So many times were counted as missed and made, or made without being a time.
     Twice(u64),
-    /// The numbers are not those from 1 in the order of the times.
-    Numbers,
+    /// The numbers are not those from 1 in the order of the times: one is off by so much.
+    Numbers(u64),
 }
 
 impl Claim {
@@ -83,25 +83,31 @@ impl Claim {
         let least = times.saturating_sub(*left_out.end());
         let most = times.saturating_sub(*left_out.start());
         let what = format!("{id}: {count} occurrences and {missed} missed of {times} times");
+        let off = off(made).max(occurrence.abs_diff(count));
         if told < least {
             Some((Flaw::Lost(least - told), what))
         } else if told > most {
             Some((Flaw::Twice(told - most), what))
-        } else if *occurrence != count || !are_numbered(made) {
+        } else if off > 0 {
             let numbers: Vec<u64> = made.values().flatten().copied().collect();
             let what = format!(
                 "{id}: {count} occurrences have the numbers {numbers:?}, the newest is {occurrence}"
             );
-            Some((Flaw::Numbers, what))
+            Some((Flaw::Numbers(off), what))
         } else {
             None
         }
     }
 }
 
-/// Whether the occurrences have the numbers from 1 in the order of their times.
-pub(crate) fn are_numbered(made: &Made) -> bool {
-    made.values().zip(1..).all(|(numbers, number)| numbers.iter().all(|other| *other == number))
+/// By how much a number is off at most: the occurrences have the numbers from 1 in the order of
+/// their times.
+pub(crate) fn off(made: &Made) -> u64 {
+    let off = made
+        .values()
+        .zip(1_u64..)
+        .flat_map(|(numbers, number)| numbers.iter().map(move |other| other.abs_diff(number)));
+    off.max().unwrap_or(0)
 }
 
 /// The schedule and the nominal time of an occurrence.

@@ -119,7 +119,7 @@ impl Checker<'_> {
                 self.counts.broken(what);
             }
             Some((Flaw::Twice(count), what)) => self.again(count, what),
-            Some((Flaw::Numbers, what)) => self.counts.broken(what),
+            Some((Flaw::Numbers(_), what)) => self.counts.broken(what),
             None => {}
         }
     }

@@ -9,8 +9,11 @@ use super::Case;
 use super::timeline::{Asked, Timeline};
 use super::verdict::Wrong;
 use crate::chaos::history::{Event, Job, Op, Recurring, Schedule, UNREADABLE};
-use crate::occurrences::{Claim, Flaw, Made, are_numbered, split};
+use crate::occurrences::{Claim, Flaw, Made, off, split};
 
+/// Before a failover and after its end, the time in which an occurrence may be made that the promoted
+/// master does not know, µs.
+const MAX_FORGOTTEN_AGE_US: i64 = 2_000_000;
 /// The verdicts on a cancel after which the schedule is over.
 const ENDED: [&str; 2] = ["cancelled", "in_flight"];
 
@@ -69,7 +72,7 @@ impl Case<'_, '_> {
         made: Option<&Made>,
         claims: Option<&[Claim]>,
     ) {
-        let Case { id, job, timeline, windows, end_us, .. } = *self;
+        let Case { id, job, timeline, windows, .. } = *self;
         let (none, every_ms) = (Made::new(), recurring.every_ms);
         let made = made.unwrap_or(&none);
         self.verdict.counts.occurrences += made.len() as u64;
@@ -88,12 +91,23 @@ impl Case<'_, '_> {
         else {
             return;
         };
-        // The promoted master makes again what it does not know of.
-        let forgets = windows.rolls_back(id, timeline.sent_us, end_us);
+        let forgotten = self.forgotten(every_ms);
         match claims.iter().find(|claim| claim.id == id) {
-            Some(claim) => self.claimed(claim, made, forgets),
-            None => self.ended(recurring, made, forgets),
+            Some(claim) => self.claimed(claim, made, forgotten),
+            None => self.ended(recurring, made, forgotten),
         }
+    }
+
+    /// How many occurrences promoted masters may not know of: they make these again, or count them as
+    /// missed.
+    fn forgotten(&self, every_ms: i64) -> u64 {
+        let Case { id, timeline, windows, .. } = *self;
+        let times = windows.faults().filter(|fault| fault.rolls_back(id)).map(|fault| {
+            let from_us = (fault.began_us - MAX_FORGOTTEN_AGE_US).max(timeline.sent_us);
+            let span_us = fault.healed_us + MAX_FORGOTTEN_AGE_US - from_us;
+            u64::try_from(span_us / (every_ms.max(1) * 1000) + 1).unwrap_or(0)
+        });
+        times.sum()
     }
 
     /// Why no occurrence of this time may have been made, epoch µs.
@@ -128,15 +142,19 @@ impl Case<'_, '_> {
     }
 
     /// The schedule is left, and says how many times it made and missed.
-    fn claimed(&mut self, claim: &Claim, made: &Made, forgets: bool) {
+    fn claimed(&mut self, claim: &Claim, made: &Made, forgotten: u64) {
         self.verdict.counts.missed += claim.missed;
         if claim.start_ms != self.job.due_ms {
             self.find(Wrong::Misdated, format!("it starts at {}", claim.start_ms));
         }
         match claim.flaw(made, &self.left_out(claim, made)) {
             Some((Flaw::Lost(_), what)) => self.find(Wrong::Lost, what),
-            Some((Flaw::Twice(_), what)) if !forgets => self.find(Wrong::Unexplained, what),
-            Some((Flaw::Numbers, what)) if !forgets => self.find(Wrong::WrongAttempt, what),
+            Some((Flaw::Twice(count), what)) if count > forgotten => {
+                self.find(Wrong::Unexplained, what);
+            }
+            Some((Flaw::Numbers(off), what)) if off > forgotten => {
+                self.find(Wrong::WrongAttempt, what);
+            }
             _ => {}
         }
     }
@@ -164,20 +182,20 @@ impl Case<'_, '_> {
     }
 
     /// The schedule is not left: it was cancelled, it has made its count, or it was never stored.
-    fn ended(&mut self, recurring: Recurring, made: &Made, forgets: bool) {
+    fn ended(&mut self, recurring: Recurring, made: &Made, forgotten: u64) {
         let timeline = self.timeline;
         let count = made.len() as u64;
         let is_over = timeline.may("cancel", &ENDED) || recurring.count.is_some();
         if timeline.certain && !is_over {
             self.find(Wrong::Lost, "the schedule is gone");
         }
-        if !forgets && !are_numbered(made) {
+        if off(made) > forgotten {
             self.find(Wrong::WrongAttempt, format!("occurrences with the numbers {made:?}"));
         }
         let wanted = recurring.count.filter(|_| timeline.certain || count > 0);
         if let Some(wanted) = wanted.filter(|wanted| count < *wanted) {
             self.find(Wrong::Lost, format!("{count} of {wanted} occurrences"));
-        } else if recurring.count.is_some_and(|most| count > most) && !forgets {
+        } else if recurring.count.is_some_and(|most| count > most + forgotten) {
             self.find(Wrong::Unexplained, format!("{count} occurrences of {:?}", recurring.count));
         }
     }

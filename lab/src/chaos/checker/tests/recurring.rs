@@ -60,6 +60,12 @@ fn each_time_is_made_once_or_missed() {
     assert_eq!(three().fault("redis-failover", 1).left(claim(3, 1)), []);
     let gap = Run::new().stored(None).occurs(0, 1).occurs(1, 3).occurs(2, 4);
     assert_eq!(gap.left(claim(3, 0)), [Wrong::WrongAttempt]);
+    // From the request to two seconds after the failover four times may be forgotten.
+    let gap = |number| {
+        let run = Run::new().fault("redis-failover", 1).stored(None).occurs(0, 1);
+        run.occurs(1, number).occurs(2, number + 1).left(claim(3, 0))
+    };
+    assert_eq!((gap(6), gap(7)), (vec![], vec![Wrong::WrongAttempt]));
     assert_eq!(three().came("s@0000001001500").left(claim(3, 0)).first(), Some(&Wrong::Early));
     let again = three().occurs(1, 2).left(claim(3, 0));
     assert_eq!(again, [Wrong::WrongAttempt, Wrong::Unexplained], "one attempt twice");
