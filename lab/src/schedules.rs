@@ -16,10 +16,9 @@ use std::time::Duration;
 
 use dwell::clock;
 use dwell::job::{Job, JobId};
-use dwell::schedule::StoredSchedule;
 use dwell::store::Store;
 use dwell::store::error::StoreError;
-use dwell::store::schedules::{ScheduleFilter, ScheduleQuery};
+use dwell::store::schedules::ScheduleFilter;
 use dwell::units::parse_duration_ms;
 use dwell_engine::{Client, Recurring};
 use dwell_testkit::environment::{Failure, Result};
@@ -30,8 +29,9 @@ use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use self::checker::{Claim, Counts, FaultTime, check};
+use self::checker::{Counts, FaultTime, check};
 use self::system::{Instance, Instances, RedisSide};
+use crate::occurrences::claims;
 
 const QUEUE: &str = "lab.schedules";
 /// The lease of a received occurrence, ms: the delay of what was lost with an instance.
@@ -52,8 +52,6 @@ const DISTURBED_AFTER_MS: i64 = 3000;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The interval between two looks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
-/// The schedules of one read.
-const PAGE: usize = 512;
 
 /// The options of a campaign.
 #[derive(Debug, Clone, clap::Args)]
@@ -139,7 +137,7 @@ pub async fn run(options: &Options, seed: u64, say: fn(&str)) -> Result<Summary>
     drain(&store).await?;
     let used_s = [instances.cpu_s() - before_s[0], redis.cpu_s() - before_s[1]];
 
-    let claims = claims(&store, options.every).await?;
+    let claims = answered(async || claims(&store).await).await?;
     consumers.abort_all();
     let of_workers = instances.stop().await?;
     let receipts = [std::mem::take(&mut *received.lock()), of_workers].concat();
@@ -271,33 +269,6 @@ async fn drain(store: &Store) -> Result<()> {
         clock::sleep(CHECK_INTERVAL).await;
     }
     Ok(())
-}
-
-/// What the schedules say of themselves.
-async fn claims(store: &Store, every_ms: i64) -> Result<Vec<Claim>> {
-    let mut query = ScheduleQuery { limit: PAGE, ..ScheduleQuery::default() };
-    let mut claims = Vec::new();
-    loop {
-        let page = answered(async || store.schedules.list(&query).await).await?;
-        claims.extend(page.schedules.iter().filter_map(|stored| claim(stored, every_ms)));
-        match page.next {
-            Some(next) => query.after = Some(next),
-            None => return Ok(claims),
-        }
-    }
-}
-
-/// `None`: the schedule has no first or no next time, which none of the campaign lacks.
-fn claim(stored: &StoredSchedule, every_ms: i64) -> Option<Claim> {
-    let progress = &stored.progress;
-    Some(Claim {
-        id: stored.id.as_str().to_owned(),
-        start_ms: stored.timing.start_ms?,
-        every_ms,
-        next_ms: progress.next_ms?,
-        occurrence: progress.occurrence,
-        missed: progress.missed,
-    })
 }
 
 impl std::fmt::Display for Summary {

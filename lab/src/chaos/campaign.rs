@@ -72,12 +72,15 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
     needs_replica(&options.system)?;
     std::fs::create_dir_all(&options.out).map_err(Error::file(&options.out))?;
     let file = options.out.join(format!("history-{}.jsonl", options.name()));
-    let more = EXTRA_SETTINGS.to_owned();
-    let system = System::start(SystemOptions { more, ..options.system.clone() }).await?;
+    let more = format!("{EXTRA_SETTINGS}\n{}", queue::settings());
+    // The share of the load for the limited target is 4 %, so that what waits for turns is caught up.
+    let limited_per_s = Some((options.rate / 10).max(2));
+    let system = SystemOptions { more, limited_per_s, ..options.system.clone() };
+    let system = System::start(system).await?;
     (options.say)(&system.describe());
     let lease = lease_of(&system.settings().delivery);
     let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
-    let head = head(&options.system, options.seed, lease_ms, &options.repeat);
+    let head = head(system.options(), options.seed, lease_ms, &options.repeat);
     let recorder = Arc::new(Recorder::create(&file, &head).map_err(Error::file(&file))?);
     system.record_in(&recorder);
     let mut load = Load::start(&system, (options.seed, options.rate), &recorder);
@@ -86,6 +89,7 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
         end = campaign.timeline(&options, &mut load) => end,
         never = campaign.sample() => never,
     };
+    end.consumers = Some(load.tally());
     end.broken.extend(load.stop().await);
     conclude(system, &recorder, end, file, &options.name()).await
 }
@@ -147,6 +151,7 @@ fn head(system: &SystemOptions, seed: u64, lease_ms: i64, repeat: &str) -> RunHe
         redis: word(&system.redis),
         lease_ms,
         late_ms: MAX_LATENESS_MS + lease_ms,
+        limited_per_s: system.limited_per_s,
         repeat: repeat.to_owned(),
     }
 }

@@ -2,14 +2,20 @@
 //!
 //! - [`mod@verdict`]: the result.
 //! - `timeline`: the known events of each job; `answers`: the verdicts that producers received.
-//! - `consumer`: jobs that their consumers confirm.
+//! - `consumer`: jobs that their consumers confirm; `expiry`: jobs that expire; `limited`: the rate
+//!   of the limited target.
+//! - `burst`: requests that are debounced; `recurring`: schedules, and their occurrences.
 //! - `redelivery`: a job that runs again because its request was redelivered.
 //! - `windows`: the faults, and the copies that each explains.
-//! - `queue`: the rules of the queue scenario.
+//! - `queue`: the rules of the jobs of a queue.
 
 mod answers;
+mod burst;
 mod consumer;
+mod expiry;
+mod limited;
 mod queue;
+mod recurring;
 mod redelivery;
 #[cfg(test)]
 mod tests;
@@ -21,6 +27,7 @@ use std::collections::HashMap;
 use std::fmt::Display;
 
 use consumer::{is_repeat, waits_us};
+use expiry::EXPIRED;
 use redelivery::Redelivery;
 use timeline::{Came, Heard, Timeline, timelines};
 use verdict::{Verdict, Wrong};
@@ -39,10 +46,14 @@ pub fn check(history: &History) -> Verdict {
     if history.head.broker == QUEUE {
         return queue::check(history, &faults);
     }
+    let occurrences = recurring::occurrences(&history.events);
     let mut windows = FaultWindows::new(history, &faults);
     let mut verdict = Verdict::default();
-    let timelines = timelines(&history.events, &faults);
+    let mut timelines = timelines(&history.events, &faults);
+    recurring::adopt(&mut timelines, &occurrences);
+    let made = recurring::made(&timelines);
     let end = history.end();
+    let claims = end.and_then(|end| end.schedules.as_deref());
     let kept: HashMap<&str, &DeadJob> =
         end.iter().flat_map(|end| &end.dead).map(|dead| (&*dead.id, dead)).collect();
     let end_us = history.events.last().map_or(i64::MAX, |event| event.t_us);
@@ -57,8 +68,16 @@ pub fn check(history: &History) -> Verdict {
         };
         let (windows, lives, dead, verdict) =
             (&windows, &lives, kept.get(id).copied(), &mut verdict);
-        Case { id, job, timeline, lives, windows, dead, end_us, verdict }.check();
+        let mut case = Case { id, job, timeline, lives, windows, dead, end_us, verdict };
+        match job {
+            Job { queued: true, .. } => case.returned(),
+            Job { debounce: Some(_), .. } => case.burst(),
+            Job { recurring: Some(of), .. } => case.schedule(*of, made.get(id), claims),
+            _ => case.check(),
+        }
     }
+    limited::check(&windows, &timelines, &mut verdict);
+    queue::beside(history, &faults, &mut verdict);
     windows.explain(copied, &mut verdict);
     windows.counted(&history.events, &mut verdict);
     answers::interfaces(&history.events, &mut verdict);
@@ -105,6 +124,10 @@ fn copies<'a>(
             if lives.begins(other) || is_repeat(windows, timeline, one, other) {
                 continue;
             }
+            // A burst may become several jobs, each with a time of its own.
+            if !timeline.burst.is_empty() && one.what.due_ms != other.what.due_ms {
+                continue;
+            }
             let by_client = of_job && list[..=at].iter().any(|one| windows.sends_again(one, other));
             let (first_us, again_us) = (one.taken_us(), other.taken_us());
             copies.push(Copy { id, job: timeline.job, first_us, again_us, of_job, by_client });
@@ -143,6 +166,8 @@ impl Case<'_, '_> {
         if let Some(consumer) = &job.consumer {
             self.consumer(consumer);
         }
+        self.expiry();
+        self.turn();
     }
 
     /// Adds a violation.
@@ -208,8 +233,14 @@ impl Case<'_, '_> {
                 self.find(Wrong::Unexpected, format!("on {topic}: the broker had refused it"));
             }
         }
-        for Came { what, .. } in &timeline.rejections {
-            self.find(Wrong::Refused, format!("returned with `{}`", what.reason));
+        self.returned();
+    }
+
+    /// Nothing asks for the return of a valid request.
+    fn returned(&mut self) {
+        for Came { what, .. } in &self.timeline.rejections {
+            self.verdict
+                .find(Wrong::Refused, format!("{}: returned with `{}`", self.id, what.reason));
         }
     }
 
@@ -304,6 +335,9 @@ impl Case<'_, '_> {
     /// consumer fails an attempt by a word, or without one.
     fn death(&mut self, at_us: i64, reason: &str, attempt: Option<u32>) {
         let Case { job, timeline, .. } = *self;
+        if reason == EXPIRED {
+            return self.expired(at_us);
+        }
         let may = match (reason, &job.consumer) {
             ("retries_exhausted", None) => job.absent || self.fails_publish(at_us),
             ("retries_exhausted", Some(_)) => true,

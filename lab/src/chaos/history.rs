@@ -19,8 +19,11 @@ use serde::{Deserialize, Serialize};
 pub use self::arrivals::{Arrival, Place, digest};
 pub use self::faults::{Fault, Forgotten, Leases, Only, Scope};
 pub use self::queue::{LeaseWord, PoppedJob, Tally};
-pub use self::requests::{Consumer, ControlRequest, Job, Reply, Schedule, Word};
+pub use self::requests::{
+    Consumer, ControlRequest, Debounce, Job, Recurring, Reply, Schedule, Word,
+};
 pub use self::state::{DeadJob, End, Sample};
+pub use crate::occurrences::Claim;
 
 /// The version of the format.
 pub const FORMAT: u32 = 1;
@@ -57,6 +60,9 @@ pub struct RunHeader {
     pub lease_ms: i64,
     /// The bound on lateness after all faults are healed, ms.
     pub late_ms: i64,
+    /// The rate of the limited target, jobs a second with a burst of one; `None`: there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_per_s: Option<u32>,
     /// The arguments that repeat this run.
     pub repeat: String,
 }
@@ -114,6 +120,10 @@ pub enum Op {
     Reschedule(ControlRequest),
     /// A fire.
     Fire(ControlRequest),
+    /// The pause of a recurring schedule.
+    Pause(ControlRequest),
+    /// Its resume.
+    Resume(ControlRequest),
     /// A consumer's `finish`.
     Finish(ControlRequest),
     /// A consumer's `fail`.
@@ -155,6 +165,8 @@ impl Op {
             | Op::Cancel(ControlRequest { id, .. })
             | Op::Reschedule(ControlRequest { id, .. })
             | Op::Fire(ControlRequest { id, .. })
+            | Op::Pause(ControlRequest { id, .. })
+            | Op::Resume(ControlRequest { id, .. })
             | Op::Finish(ControlRequest { id, .. })
             | Op::Fail(ControlRequest { id, .. })
             | Op::Inbound(Arrival { id, .. })
@@ -170,7 +182,7 @@ impl Op {
 
     /// A request for a job, or its outcome.
     pub(crate) fn schedule(id: &str, job: Option<Job>) -> Op {
-        Op::Schedule(Schedule { id: id.to_owned(), job, res: String::new() })
+        Op::Schedule(Schedule { id: id.to_owned(), job, res: String::new(), number: None })
     }
 }
 

@@ -1,19 +1,23 @@
 //! The load: an open loop of requests at a fixed rate, and readers of all results. The load
 //! connects straight to the broker and the instances, past the links with faults.
 //!
-//! - `draw`: the jobs and plans; `request`: how each is sent; `producer`: sends them; `http`: the
-//!   admin API; `reader`: the results.
+//! - `draw`: the jobs and plans; `bursts`: requests that are debounced; `recurring`: schedules.
+//! - `request`: how each is sent; `producer`: sends them; `http`: the admin API; `reader`: the
+//!   results.
 //! - `consumers`: the consumers that confirm; `extra`: the requests of a fault.
 
+mod bursts;
 mod consumers;
 mod draw;
 pub(crate) mod extra;
 mod http;
 mod producer;
 mod reader;
+mod recurring;
 mod request;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,14 +27,18 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use self::bursts::Bursts;
 use self::consumers::confirm;
 use self::draw::{Draw, Drawn, Plan};
 use self::producer::Producer;
 use self::reader::{Role, read, take};
+use self::recurring::{DrawnSchedule, Schedules, is_schedule};
 use self::request::Request;
-use crate::chaos::history::{Op, Schedule};
+use crate::chaos::history::{Op, Schedule, Tally};
+use crate::chaos::queue::consumer::consume;
+use crate::chaos::queue::scene::Scene;
 use crate::chaos::recorder::Recorder;
-use crate::chaos::system::{LATE_TARGETS, Maker, REPLY_DESTINATION, System};
+use crate::chaos::system::{LATE_TARGETS, LIMITED_TARGET, Maker, REPLY_DESTINATION, System};
 
 /// The source of requests, and the destinations of dead letters and rejected requests: the defaults
 /// of the instances.
@@ -39,6 +47,8 @@ const DEAD_DESTINATION: &str = "delay.dead";
 const REJECTED_DESTINATION: &str = "delay.rejected";
 /// The interval at which the producer sends the next requests.
 const SEND_INTERVAL: Duration = Duration::from_millis(10);
+/// The consumers of the queue.
+const QUEUE_CONSUMERS: u64 = 3;
 /// The time that a late target does not exist after the first job for it, ms.
 const TARGET_ABSENCE_MS: i64 = 6000;
 /// The interval between two late targets.
@@ -49,6 +59,8 @@ pub struct Load {
     stop: CancellationToken,
     sending: tokio::task::JoinHandle<()>,
     readers: JoinSet<()>,
+    /// The consumers of the queue.
+    scene: Arc<Scene>,
 }
 
 impl Load {
@@ -72,6 +84,7 @@ impl Load {
         ];
         // The target that never exists cannot be read.
         let targets = system.targets().iter().map(String::as_str).chain(LATE_TARGETS);
+        let targets = targets.chain([LIMITED_TARGET]);
         topics.extend(targets.map(|topic| (topic, Role::Target)));
         // The queues of other brokers give a request to one reader.
         if system.options().broker == BrokerKind::Kafka {
@@ -87,9 +100,19 @@ impl Load {
             let paths = (0..3).map(|path| host.url(&format!("/chaos/{path}")));
             paths.chain(host.slow_urls("/chaos/slow")).collect()
         });
-        let draw = Draw::new(seed, system.targets().to_vec(), urls.unwrap_or_default());
-        let sending = send(draw, rate, producer(), system.maker.clone(), stop.clone());
-        Load { stop, sending: tokio::spawn(sending), readers }
+        let targets = || system.targets().to_vec();
+        let kinds = Kinds {
+            draw: Draw::new(seed, targets(), urls.unwrap_or_default()),
+            bursts: Bursts::new(seed, targets()),
+            schedules: Schedules::new(seed, targets()),
+        };
+        let sending = send(kinds, rate, producer(), system.maker.clone(), stop.clone());
+        let ports = system.api_addresses().iter().map(SocketAddr::port).collect();
+        let scene = Arc::new(Scene::new(Arc::clone(recorder), ports));
+        for number in 1..=QUEUE_CONSUMERS {
+            readers.spawn(consume(Arc::clone(&scene), seed ^ number, false));
+        }
+        Load { stop, sending: tokio::spawn(sending), readers, scene }
     }
 
     /// Stops sending, and returns once every request has its outcome. The readers continue.
@@ -100,6 +123,11 @@ impl Load {
         self.stop.cancel();
         let sent = (&mut self.sending).await;
         sent.map_err(|error| format!("the producer of the load ended: {error}"))
+    }
+
+    /// The counts of events at the consumers of the queue.
+    pub(crate) fn tally(&self) -> Tally {
+        *self.scene.tally.lock()
     }
 
     /// Stops the readers. Returns the errors of readers that had ended by themselves.
@@ -125,17 +153,28 @@ fn whole(ended: Result<(), JoinError>) {
 fn with_result(mut op: Op, result: String) -> Op {
     match &mut op {
         Op::Schedule(Schedule { job, res, .. }) => (*job, *res) = (None, result),
-        Op::Cancel(ask) | Op::Reschedule(ask) | Op::Fire(ask) | Op::Finish(ask) | Op::Fail(ask) => {
-            ask.res = result;
-        }
+        Op::Cancel(ask)
+        | Op::Reschedule(ask)
+        | Op::Fire(ask)
+        | Op::Pause(ask)
+        | Op::Resume(ask)
+        | Op::Finish(ask)
+        | Op::Fail(ask) => ask.res = result,
         _ => {}
     }
     op
 }
 
-/// The open loop: so many jobs a second.
+/// What the load consists of.
+struct Kinds {
+    draw: Draw,
+    bursts: Bursts,
+    schedules: Schedules,
+}
+
+/// The open loop: so many jobs a second, and bursts and schedules beside them.
 async fn send(
-    mut draw: Draw,
+    mut kinds: Kinds,
     rate: u32,
     mut producer: Producer,
     maker: Maker,
@@ -151,6 +190,10 @@ async fn send(
     while !stopping || !turns.is_empty() {
         clock::sleep(SEND_INTERVAL).await;
         stopping |= stop.is_cancelled();
+        if stopping {
+            // What is left of the schedules ends with the campaign.
+            turns.retain(|(_, id), _| !is_schedule(id));
+        }
         let since_ms = clock::wall_ms() - began_ms;
         // The late targets, each created at its time.
         let turn = usize::try_from(since_ms / LATE_TARGET_INTERVAL_MS).unwrap_or(usize::MAX);
@@ -169,9 +212,18 @@ async fn send(
         while sent < until && !stopping {
             sent += 1;
             let Drawn { id, job, message, ask, door } =
-                draw.next(clock::wall_ms(), producer.instances(), late);
+                kinds.draw.next(clock::wall_ms(), producer.instances(), late);
             requests.push(Request::job(&id, job, message, door));
             turns.extend(ask.map(|plan| ((plan.at_ms, id), plan)));
+        }
+        if !stopping {
+            let (now_ms, instances) = (clock::wall_ms(), producer.instances());
+            requests.extend(kinds.bursts.until(now_ms, began_ms, instances));
+            while let Some(drawn) = kinds.schedules.until(now_ms, began_ms, instances) {
+                let DrawnSchedule { id, request, plans } = drawn;
+                requests.push(request);
+                turns.extend(plans.into_iter().map(|plan| ((plan.at_ms, id.clone()), plan)));
+            }
         }
         let later = turns.split_off(&(clock::wall_ms(), String::new()));
         let now = std::mem::replace(&mut turns, later);

@@ -182,6 +182,12 @@ impl State {
         let job = self.jobs.entry(id.to_owned()).or_default();
         let was_finished = job.certain && job.over;
         match (event.phase, &event.op) {
+            // How many messages follow is not known: the store tells when it is empty.
+            (Phase::Invoke, Op::Schedule(Schedule { job: Some(new), .. }))
+                if new.recurring.is_some() || new.debounce.is_some() =>
+            {
+                job.over = true;
+            }
             (Phase::Invoke, Op::Schedule(Schedule { job: Some(new), .. }))
                 if !new.absent && new.refused.is_none() =>
             {
@@ -255,6 +261,7 @@ mod tests {
             topic,
             due_ms: None,
             attempt: None,
+            occurrence: None,
             digest,
             place: None,
             redelivered: false,
@@ -269,20 +276,11 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let recorder = Recorder::create(file.path(), &head()).unwrap();
         let sent = |id: &str, job: Job| {
-            let op = |job| Op::Schedule(Schedule { id: id.to_owned(), job, res: String::new() });
+            let op = |job| Op::schedule(id, job);
             recorder.record("p", Phase::Invoke, op(Some(job)));
             recorder.record("p", Phase::Ok, op(None));
         };
-        let job = Job {
-            due_ms: 5,
-            target: "t".to_owned(),
-            digest: String::new(),
-            retry_ms: None,
-            absent: false,
-            refused: None,
-            broker: None,
-            consumer: None,
-        };
+        let job = Job { due_ms: 5, target: "t".to_owned(), ..Job::default() };
         sent("a", job.clone());
         sent("never there", Job { absent: true, ..job.clone() });
         sent("bad", Job { refused: Some("loop".to_owned()), ..job.clone() });

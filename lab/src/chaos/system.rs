@@ -34,7 +34,7 @@ pub use self::options::SystemOptions;
 pub(crate) use self::options::lease;
 pub(crate) use self::redis::{PASSWORD, RedisSide, Servers, open};
 pub(crate) use self::settings::{
-    LATE_TARGETS, NEVER_TARGET, REPLY_DESTINATION, SILENT_TARGETS, SPARE_BROKER,
+    LATE_TARGETS, LIMITED_TARGET, NEVER_TARGET, REPLY_DESTINATION, SILENT_TARGETS, SPARE_BROKER,
 };
 pub use crate::chaos::error::Error;
 use crate::chaos::proxy::Proxy;
@@ -88,6 +88,7 @@ impl System {
             nats: (broker.kind == BrokerKind::Nats).then_some(broker.port),
         };
         broker.declare(&maker, &targets).await?;
+        maker.make(LIMITED_TARGET).await?;
         let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
         let clock = HostClock::new(folder.path(), "instances").await?;
         let starting = (0..options.instances).map(async |_| {

@@ -6,11 +6,10 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::percentiles::{Latencies, Percentiles};
+use crate::occurrences::{Claim, Flaw, Made, split};
 
 /// The most broken promises that are told.
 const MAX_REPORTED: usize = 20;
-/// The digits at the end of an occurrence's id: its nominal time, epoch ms.
-const TIME_DIGITS: usize = 13;
 
 /// A job, such as an occurrence, that a consumer received.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -23,38 +22,6 @@ pub(crate) struct Receipt {
     pub(crate) attempt: u32,
     /// When it was received, wall clock, epoch µs.
     pub(crate) at_us: i64,
-}
-
-/// What a schedule says of itself at the end.
-#[derive(Debug, Clone)]
-pub(super) struct Claim {
-    pub(super) id: String,
-    /// The first nominal time, epoch ms.
-    pub(super) start_ms: i64,
-    /// The interval, ms.
-    pub(super) every_ms: i64,
-    /// The first nominal time that was not decided, epoch ms.
-    pub(super) next_ms: i64,
-    /// The number of the newest occurrence.
-    pub(super) occurrence: u64,
-    /// How many were missed.
-    pub(super) missed: u64,
-}
-
-impl Claim {
-    /// How many nominal times were decided.
-    fn times(&self) -> u64 {
-        let span_ms = u64::try_from(self.next_ms - self.start_ms).unwrap_or(0);
-        span_ms.div_ceil(self.every_ms.unsigned_abs().max(1))
-    }
-
-    fn has(&self, nominal_ms: i64) -> bool {
-        nominal_ms < self.next_ms && self.is_on_grid(nominal_ms)
-    }
-
-    fn is_on_grid(&self, nominal_ms: i64) -> bool {
-        nominal_ms >= self.start_ms && (nominal_ms - self.start_ms) % self.every_ms.max(1) == 0
-    }
 }
 
 /// What was received, and what was wrong with it.
@@ -135,33 +102,25 @@ pub(super) fn check(
     Counts { late: late.percentiles(), late_overall: late_overall.percentiles(), ..counts }
 }
 
-/// The schedule and the nominal time of an occurrence.
-fn split(id: &str) -> Option<(&str, i64)> {
-    let (schedule, digits) = id.rsplit_once('@')?;
-    (digits.len() == TIME_DIGITS).then(|| Some((schedule, digits.parse().ok()?)))?
-}
-
 impl Checker<'_> {
     fn schedule(&mut self, claim: &Claim, made: &BTreeMap<i64, Vec<&Receipt>>) {
         for (nominal_ms, receipts) in made {
             self.occurrence(claim, *nominal_ms, receipts);
         }
-        let Claim { id, occurrence, missed, .. } = claim;
-        let (count, times) = (made.len() as u64, claim.times());
-        self.counts.occurrences += count;
-        self.counts.missed += missed;
-        let told = count + missed;
-        let what = format!("{id}: {count} occurrences and {missed} missed of {times} times");
-        if told < times {
-            self.counts.lost += times - told;
-            self.counts.broken(what);
-        } else if told > times {
-            self.again(told - times, what);
-        } else if *occurrence != count || !are_numbered(made) {
-            let numbers: Vec<u64> = made.values().flatten().map(|receipt| receipt.number).collect();
-            self.counts.broken(format!(
-                "{id}: {count} occurrences have the numbers {numbers:?}, the newest is {occurrence}"
-            ));
+        self.counts.occurrences += made.len() as u64;
+        self.counts.missed += claim.missed;
+        let numbers = |receipts: &[&Receipt]| -> Vec<u64> {
+            receipts.iter().map(|receipt| receipt.number).collect()
+        };
+        let made: Made = made.iter().map(|(at, receipts)| (*at, numbers(receipts))).collect();
+        match claim.flaw(&made, &(0..=0)) {
+            Some((Flaw::Lost(count), what)) => {
+                self.counts.lost += count;
+                self.counts.broken(what);
+            }
+            Some((Flaw::Twice(count), what)) => self.again(count, what),
+            Some((Flaw::Numbers(_), what)) => self.counts.broken(what),
+            None => {}
         }
     }
 
@@ -201,13 +160,6 @@ impl Checker<'_> {
             self.counts.broken(what);
         }
     }
-}
-
-/// Whether the occurrences have the numbers from 1 in the order of their times.
-fn are_numbered(made: &BTreeMap<i64, Vec<&Receipt>>) -> bool {
-    made.values()
-        .zip(1..)
-        .all(|(receipts, number)| receipts.iter().all(|receipt| receipt.number == number))
 }
 
 #[cfg(test)]

@@ -287,6 +287,7 @@ fn head() -> RunHeader {
         redis,
         lease_ms: 0,
         late_ms: 0,
+        limited_per_s: None,
         repeat,
     }
 }
@@ -305,6 +306,7 @@ fn of_a_fault(message: &Message, topic: &str) -> Arrival {
         topic,
         due_ms: None,
         attempt: None,
+        occurrence: None,
         digest,
         place: None,
         redelivered: false,

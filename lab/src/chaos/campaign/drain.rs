@@ -10,10 +10,12 @@ use dwell::store::error::StoreError;
 use dwell::store::meta::SweepRules;
 use dwell::store::reader::list::Query;
 use dwell::store::reader::lookup::Place;
+use dwell::store::schedules::ScheduleFilter;
 
 use super::{CHECK_INTERVAL, Campaign, DRAIN_TIMEOUT, Error, MIN_EMPTY_DURATION, RECOVERY_TIMEOUT};
 use crate::chaos::history::{DeadJob, End};
 use crate::chaos::system::System;
+use crate::occurrences::claims;
 
 /// The findings of `fsck`; a line each.
 pub(crate) async fn damage(system: &System) -> Result<Vec<String>, StoreError> {
@@ -43,6 +45,8 @@ impl Campaign<'_> {
         };
         let mut empty_since = None;
         let counts = loop {
+            // Schedules would make jobs for ever; the request for one may still be on its way.
+            let paused = store.schedules.pause_many(&ScheduleFilter::default(), None).await?;
             let counts = store.reader.counts(&[]).await?;
             let left: u64 = counts.scheduled.iter().chain(&counts.reserved).sum();
             let now = clock::now();
@@ -53,7 +57,7 @@ impl Campaign<'_> {
                     self.dead(&store).await?.into_iter().map(|dead| dead.id).collect();
                 missing.jobs.retain(|id| !kept.contains(id));
             }
-            if left > 0 || !missing.jobs.is_empty() {
+            if left > 0 || paused > 0 || !missing.jobs.is_empty() {
                 empty_since = None;
             }
             let since = *empty_since.get_or_insert(now);
@@ -68,6 +72,7 @@ impl Campaign<'_> {
             scheduled: counts.scheduled.iter().sum(),
             reserved: counts.reserved.iter().sum(),
             dead: self.dead(&store).await?,
+            schedules: Some(claims(&store).await?),
             unacknowledged: self.unacknowledged().await,
             damage: damage(self.system).await?,
             ..End::default()

@@ -76,6 +76,12 @@ pub struct Summary {
     pub history: Option<PathBuf>,
 }
 
+/// The settings of the queue.
+pub(super) fn settings() -> String {
+    let waits = vec!["\"100ms\""; RETRY_COUNT].join(", ");
+    format!("queues.\"lab.*\" = {{ {QUEUE_RULES}, retry = [{waits}] }}")
+}
+
 /// Runs a campaign.
 ///
 /// # Errors
@@ -87,12 +93,11 @@ pub async fn run(options: &Options, seed: u64, say: fn(&str)) -> Result<Summary,
         remove_earlier(report)?;
     }
     limit::allow(options.consumers)?;
-    let waits = vec!["\"100ms\""; RETRY_COUNT].join(", ");
     let system = SystemOptions {
         redis: options.redis,
         instances: usize::from(options.instances),
         durability: options.durability,
-        more: format!("queues.\"lab.*\" = {{ {QUEUE_RULES}, retry = [{waits}] }}"),
+        more: settings(),
         ..SystemOptions::default()
     };
     needs_replica(&system)?;

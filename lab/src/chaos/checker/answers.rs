@@ -68,7 +68,7 @@ impl Case<'_, '_> {
             self.find(Wrong::Differing, format!("{action} answered with {heard:?}"));
         }
         let (Some(verdict), Some(heard_us)) = (heard.first(), timeline.heard_us(action)) else {
-            if ask.confirmed {
+            if ask.confirmed_us.is_some() {
                 self.unanswered(
                     (ask.at_us, ask.at_us),
                     format!("{action} at {} has no answer", ask.at_us),

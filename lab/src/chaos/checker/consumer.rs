@@ -94,7 +94,9 @@ impl Case<'_, '_> {
     fn unheard(&mut self) {
         let Case { timeline, .. } = *self;
         for action in ["finish", "fail"] {
-            let confirmed = timeline.words(action).filter(|word| word.by_message && word.confirmed);
+            let confirmed = timeline
+                .words(action)
+                .filter(|word| word.by_message && word.confirmed_us.is_some());
             let sent_us: Vec<i64> = confirmed.map(|word| word.at_us).collect();
             let over_http = timeline.words(action).filter(|word| word.verdict.is_some()).count();
             let answers = timeline.heard(action).count() - over_http;

@@ -1,4 +1,4 @@
-//! The rules of the queue scenario: what consumers saw of each job, and the promises that it
+//! The rules of the jobs of a queue: what consumers saw of each job, and the promises that it
 //! breaks.
 
 use std::collections::{BTreeMap, HashSet};
@@ -6,7 +6,11 @@ use std::fmt;
 
 use super::verdict::{Counts, FaultImpact, QueueCounts, Verdict, Wrong};
 use super::windows::FaultWindows;
-use crate::chaos::history::{FINISHED, Fault, History, LeaseWord, Op, Phase, PoppedJob};
+use crate::chaos::fault::InQueues;
+use crate::chaos::history::{
+    Event, FINISHED, Fault, History, LeaseWord, Op, Phase, PoppedJob, Schedule, UNREADABLE,
+};
+use crate::chaos::queue::faults::kills_redis;
 
 /// The most that two times of Redis's clock may be apart by rounding alone, ms.
 const ROUNDING_TOLERANCE_MS: i64 = 1;
@@ -73,33 +77,86 @@ struct Life {
     unknown_ms: Option<i64>,
     /// A body was not the one that was sent.
     is_damaged: bool,
+    /// Its request was returned, because its bucket was unreadable.
+    is_returned: bool,
 }
 
 /// Checks a history of a queue. The faults say what a promoted master may have forgotten.
 pub(super) fn check(history: &History, faults: &[Fault]) -> Verdict {
     let mut verdict = Verdict::default();
-    let (mut counts, lives) = (QueueCounts::default(), lives(history));
-    counts.consumers = history.end().and_then(|end| end.consumers).unwrap_or_default();
-    for (id, life) in &lives {
-        for (breach, is_excused) in life.breaches(id, faults) {
-            let (wrong, ..) = breach.rule();
-            if is_excused {
-                counts.forgotten += u64::from(breach == Breach::AttemptAgain);
-            } else {
-                verdict.find(wrong, format!("{id}: {breach}: {life:?}"));
-            }
-        }
-    }
-    counts.hand_outs = lives.values().map(|life| life.hand_outs.len() as u64).sum();
-    counts.unseen = lives.values().map(Life::unseen).sum();
-    counts.unseen_at_most = counts.consumers.unanswered_jobs;
+    let counts = judge(history, &lives(history, |_| true), faults, |_| false, &mut verdict);
     let QueueCounts { unseen, unseen_at_most: most, .. } = counts;
     if unseen > most {
         let why = format!("{unseen} attempts seen by nobody, of which lost answers explain {most}");
         verdict.find(Wrong::Unexplained, why);
     }
+    verdict.leases = FaultWindows::new(history, faults).leases(&history.events);
+    verdict.impacts = faults.iter().map(FaultImpact::from).collect();
+    verdict.queue = Some(counts);
+    verdict.end(history.end());
+    verdict
+}
+
+/// Checks the jobs of a queue among those of a broker. Around a fault that the queue scenario never
+/// injects, the attempts of a job and the answers to its consumers are not judged: such a fault may
+/// move Redis's clock, or have the broker deliver a request again.
+pub(super) fn beside(history: &History, faults: &[Fault], verdict: &mut Verdict) {
+    let queued = |event: &Event| match &event.op {
+        Op::Schedule(Schedule { id, job: Some(job), .. }) if job.queued => Some(id.clone()),
+        _ => None,
+    };
+    let queued: HashSet<String> = history.events.iter().filter_map(queued).collect();
+    if queued.is_empty() {
+        return;
+    }
+    // A pop is not flushed.
+    let is_flushed = history.head.durability.contains("fsync");
+    let is_strange = |fault: &Fault| {
+        fault.kind.in_queues() == InQueues::Never || is_flushed && kills_redis(fault)
+    };
+    let is_disturbed = |life: &Life| {
+        let ends_ms = life.hand_outs.iter().map(|one| one.deadline_ms).chain(life.over_ms);
+        let end_ms = ends_ms.max().unwrap_or(i64::MAX);
+        faults.iter().filter(|fault| is_strange(fault)).any(|fault| {
+            fault.began_us / 1000 - MAX_LOST_POP_AGE_MS <= end_ms
+                && fault.healed_us / 1000 + MAX_LOST_POP_AGE_MS >= life.due_ms
+        })
+    };
+    let lives = lives(history, |id| queued.contains(id));
+    verdict.queue = Some(judge(history, &lives, faults, is_disturbed, verdict));
+}
+
+/// Reports the broken promises of jobs, and counts. Of a disturbed job only a loss and a damage are
+/// reported.
+fn judge(
+    history: &History,
+    lives: &BTreeMap<&str, Life>,
+    faults: &[Fault],
+    is_disturbed: impl Fn(&Life) -> bool,
+    verdict: &mut Verdict,
+) -> QueueCounts {
+    let consumers = history.end().and_then(|end| end.consumers).unwrap_or_default();
+    let mut counts = QueueCounts {
+        hand_outs: lives.values().map(|life| life.hand_outs.len() as u64).sum(),
+        unseen: lives.values().map(Life::unseen).sum(),
+        unseen_at_most: consumers.unanswered_jobs,
+        forgotten: 0,
+        consumers,
+    };
+    for (id, life) in lives {
+        for (breach, is_excused) in life.breaches(id, faults) {
+            let (wrong, ..) = breach.rule();
+            let is_judged =
+                matches!(breach, Breach::Damaged | Breach::Unfinished) || !is_disturbed(life);
+            if is_excused {
+                counts.forgotten += u64::from(breach == Breach::AttemptAgain);
+            } else if is_judged {
+                verdict.find(wrong, format!("{id}: {breach}: {life:?}"));
+            }
+        }
+    }
     let count = |is: fn(&Life) -> bool| lives.values().filter(|life| is(life)).count() as u64;
-    verdict.counts = Counts {
+    verdict.counts += Counts {
         taken: count(|life| life.accepted_ms.is_some()),
         uncertain: count(|life| life.accepted_ms.is_none()),
         delivered: count(|life| !life.hand_outs.is_empty()),
@@ -108,18 +165,14 @@ pub(super) fn check(history: &History, faults: &[Fault]) -> Verdict {
         finished: count(|life| life.over_ms.is_some()),
         ..Counts::default()
     };
-    verdict.leases = FaultWindows::new(history, faults).leases(&history.events);
-    verdict.impacts = faults.iter().map(FaultImpact::from).collect();
-    verdict.queue = Some(counts);
-    verdict.end(history.end());
-    verdict
+    counts
 }
 
-/// The life of every job that was sent.
-fn lives(history: &History) -> BTreeMap<&str, Life> {
+/// The life of every job that was sent, of those that are wanted.
+fn lives(history: &History, is_wanted: impl Fn(&str) -> bool) -> BTreeMap<&str, Life> {
     let mut lives: BTreeMap<&str, Life> = BTreeMap::new();
     for event in &history.events {
-        let Some(id) = event.op.id() else { continue };
+        let Some(id) = event.op.id().filter(|id| is_wanted(id)) else { continue };
         let life = lives.entry(id).or_default();
         match &event.op {
             Op::Schedule(sent) => {
@@ -130,6 +183,7 @@ fn lives(history: &History) -> BTreeMap<&str, Life> {
             }
             Op::Pop(popped) => life.popped(popped),
             Op::Lease(said) => life.said(said, event.phase),
+            Op::Reject(what) => life.is_returned |= what.reason == UNREADABLE,
             _ => {}
         }
     }
@@ -225,8 +279,10 @@ impl Life {
         // Before the answer, a job may be handed out by a master that dies, and stored again by the
         // next.
         let is_unknown = self.accepted_ms.is_some() && self.unknown_ms > self.accepted_ms;
+        let is_unfinished =
+            self.accepted_ms.is_some() && self.over_ms.is_none() && !self.is_returned;
         test(self.is_damaged, Breach::Damaged, &[]);
-        test(self.accepted_ms.is_some() && self.over_ms.is_none(), Breach::Unfinished, &[]);
+        test(is_unfinished, Breach::Unfinished, &[]);
         test(is_unknown, Breach::Unknown, &[]);
         test(finishes > 1, Breach::FinishedTwice, &[]);
         for one in &self.hand_outs {

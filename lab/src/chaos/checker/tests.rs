@@ -1,13 +1,17 @@
 //! A correct run has no findings, and each planted violation is found, alone. `bounds`: what faults
-//! allow, and nothing more; `consumer`: jobs that their consumers confirm; `failover`: masters that
-//! forget; `faults`: redelivered requests and recovery times; `scope`: faults that
-//! affect some jobs only.
+//! allow, and nothing more; `burst`: requests that are debounced; `consumer`: jobs that their
+//! consumers confirm; `failover`: masters that forget; `faults`: redelivered requests and recovery
+//! times; `limited`: the limited target, and jobs that expire; `recurring`: schedules; `scope`:
+//! faults that affect some jobs only.
 
 mod answers;
 mod bounds;
+mod burst;
 mod consumer;
 mod failover;
 mod faults;
+mod limited;
+mod recurring;
 mod scope;
 
 use proptest::prelude::*;
@@ -30,16 +34,7 @@ fn ok(t_us: i64, op: Op) -> Event {
 }
 
 fn job(target: &str) -> Job {
-    Job {
-        due_ms: DUE_MS,
-        target: target.to_owned(),
-        digest: "d".to_owned(),
-        retry_ms: None,
-        absent: false,
-        refused: None,
-        broker: None,
-        consumer: None,
-    }
+    Job { due_ms: DUE_MS, target: target.to_owned(), digest: "d".to_owned(), ..Job::default() }
 }
 
 impl Run {
@@ -53,7 +48,7 @@ impl Run {
     }
 
     fn sent(self, id: &str, phase: Phase, job: Job) -> Run {
-        let schedule = |job| Op::Schedule(Schedule { id: id.to_owned(), job, res: String::new() });
+        let schedule = |job| Op::schedule(id, job);
         self.push(Event { phase: Phase::Invoke, ..ok(DUE_US - 900_000, schedule(Some(job))) })
             .push(Event { phase, ..ok(DUE_US - 800_000, schedule(None)) })
     }
@@ -72,6 +67,7 @@ impl Run {
             topic,
             due_ms: Some(DUE_MS),
             attempt: Some(1),
+            occurrence: None,
             digest,
             place,
             redelivered: false,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::chaos::history::{
-    Arrival, ControlRequest, Event, Fault, Job, Op, Phase, Place, UNREADABLE,
+    Arrival, ControlRequest, Event, Fault, Job, Op, Phase, Place, Schedule, UNREADABLE,
 };
 
 /// The events of one job.
@@ -18,6 +18,8 @@ pub(super) struct Timeline<'a> {
     pub(super) certain: bool,
     /// The request was surely refused: the job must not arrive.
     pub(super) refused: bool,
+    /// The requests of a burst, in their order.
+    pub(super) burst: Vec<Requested<'a>>,
     /// The control requests of producers.
     pub(super) asks: Vec<Asked<'a>>,
     /// The words of the job's consumer.
@@ -31,6 +33,18 @@ pub(super) struct Timeline<'a> {
     rollbacks: Vec<&'a Fault>,
 }
 
+/// A request of a burst.
+#[derive(Debug)]
+pub(super) struct Requested<'a> {
+    number: u64,
+    pub(super) job: &'a Job,
+    pub(super) at_us: i64,
+    /// Confirmed: it counts.
+    pub(super) certain: bool,
+    /// When it was answered over HTTP, epoch µs: it had been carried out.
+    pub(super) answered_us: Option<i64>,
+}
+
 /// A control request, or a consumer's word.
 #[derive(Debug)]
 pub(super) struct Asked<'a> {
@@ -41,8 +55,9 @@ pub(super) struct Asked<'a> {
     /// The new time of a reschedule.
     pub(super) due_ms: Option<i64>,
     pub(super) by_message: bool,
-    /// Confirmed by the broker. Requests over HTTP have only the verdict.
-    pub(super) confirmed: bool,
+    /// When the broker confirmed it, epoch µs. Requests over HTTP have only the verdict, except a
+    /// pause and a resume.
+    pub(super) confirmed_us: Option<i64>,
     /// The verdict on a word; only over HTTP.
     pub(super) verdict: Option<&'a str>,
 }
@@ -80,6 +95,9 @@ pub(super) fn timelines<'a>(
         let Some(id) = event.op.id() else { continue };
         let timeline = timelines.entry(id).or_default();
         match &event.op {
+            Op::Schedule(Schedule { job, number: Some(number), .. }) => {
+                timeline.add_to_burst(event, *number, job.as_ref());
+            }
             Op::Schedule(schedule) => match (event.phase, &schedule.job) {
                 // A repeat is the same job.
                 (Phase::Invoke, Some(job)) if timeline.job.is_none() => {
@@ -93,6 +111,8 @@ pub(super) fn timelines<'a>(
             Op::Cancel(ask) => note(&mut timeline.asks, "cancel", event, ask),
             Op::Reschedule(ask) => note(&mut timeline.asks, "reschedule", event, ask),
             Op::Fire(ask) => note(&mut timeline.asks, "fire", event, ask),
+            Op::Pause(ask) => note(&mut timeline.asks, "pause", event, ask),
+            Op::Resume(ask) => note(&mut timeline.asks, "resume", event, ask),
             Op::Finish(ask) => note(&mut timeline.words, "finish", event, ask),
             Op::Fail(ask) => note(&mut timeline.words, "fail", event, ask),
             // It is in the log, whatever the producer was told.
@@ -133,13 +153,14 @@ fn note(list: &mut Vec<Asked<'_>>, action: &'static str, event: &Event, ask: &Co
             at_us: event.t_us,
             due_ms: ask.due_ms,
             by_message: !event.is_over_http(),
-            confirmed: false,
+            confirmed_us: None,
             verdict: None,
         }),
         // It was not sent.
         Phase::Fail => list.retain(|one| !is_it(one)),
         Phase::Ok => {
-            list.iter_mut().filter(|one| is_it(one)).for_each(|one| one.confirmed = true);
+            let confirmed = list.iter_mut().filter(|one| is_it(one));
+            confirmed.for_each(|one| one.confirmed_us = Some(event.t_us));
         }
         Phase::Info => {}
     }
@@ -184,6 +205,27 @@ impl<'a> Seen<'a> {
 }
 
 impl<'a> Timeline<'a> {
+    /// Notes a request of a burst or its outcome. The job is that of the first.
+    fn add_to_burst(&mut self, event: &'a Event, number: u64, job: Option<&'a Job>) {
+        let at = self.burst.iter().position(|one| one.number == number);
+        match (event.phase, job, at) {
+            (Phase::Invoke, Some(job), None) => {
+                if self.job.is_none() {
+                    (self.job, self.sent_us, self.by_message) =
+                        (Some(job), event.t_us, !event.is_over_http());
+                }
+                let (at_us, certain, answered_us) = (event.t_us, false, None);
+                self.burst.push(Requested { number, job, at_us, certain, answered_us });
+            }
+            (Phase::Ok, _, Some(at)) => {
+                self.burst[at].certain = true;
+                self.burst[at].answered_us = event.is_over_http().then_some(event.t_us);
+                self.certain = true;
+            }
+            _ => {}
+        }
+    }
+
     fn hear(&mut self, event: &Event, action: &'a str, res: &'a str) {
         self.replies.push(Heard { at_us: event.t_us, action, res });
     }

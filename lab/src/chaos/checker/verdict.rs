@@ -23,10 +23,10 @@ pub enum Wrong {
     Damaged,
     /// An arrival with a due time that was not requested.
     Misdated,
-    /// Two copies with one attempt, or falling attempts.
+    /// Two copies with one attempt, or falling attempts; or occurrences with wrong numbers.
     #[serde(alias = "misnumbered")]
     WrongAttempt,
-    /// A copy that no fault explains.
+    /// A copy that no fault explains, or an occurrence too much.
     Unexplained,
     /// A verdict that contradicts the arrivals.
     FalseVerdict,
@@ -41,6 +41,8 @@ pub enum Wrong {
     Refused,
     /// A job that arrived too late although no fault affected it.
     Late,
+    /// More deliveries to a limited target than its rate allows.
+    OverLimit,
     /// Copies that no instance counted as possible duplicates.
     Uncounted,
     /// Jobs left in Redis.
@@ -86,11 +88,21 @@ pub struct Counts {
     /// Duplicates with the attempt number of another copy, which the client library repeated: on
     /// Kafka, around a fault of the broker.
     pub sent_again: u64,
+    /// Jobs that expired.
+    pub expired: u64,
+    /// Jobs that arrived at the limited target.
+    pub limited: u64,
+    /// Bursts of requests, each for one job.
+    pub bursts: u64,
+    /// Occurrences of recurring schedules that arrived.
+    pub occurrences: u64,
+    /// Nominal times that the schedules that are left count as missed.
+    pub missed: u64,
 }
 
 sums! { Counts:
     taken uncertain delivered recovered dead rejected asked answered untold held finished duplicates
-    redelivered sent_again
+    redelivered sent_again expired limited bursts occurrences missed
 }
 
 /// The states of leases that faults met, and what became of leases.
@@ -238,6 +250,7 @@ impl fmt::Display for Counts {
         let Counts { taken, uncertain, recovered, delivered, dead, rejected, .. } = self;
         let Counts { answered, asked, untold, duplicates, .. } = self;
         let Counts { sent_again, redelivered, finished, held, .. } = self;
+        let Counts { expired, limited, bursts, occurrences, missed, .. } = self;
         write!(
             f,
             "{taken} jobs confirmed, {uncertain} uncertain ({recovered} of them arrived), {delivered} delivered, {dead} dead, {rejected} rejected, \
@@ -251,6 +264,12 @@ impl fmt::Display for Counts {
         }
         if *held > 0 {
             write!(f, ", {finished} of {held} finished by their consumers")?;
+        }
+        if *occurrences > 0 {
+            write!(
+                f,
+                ", {occurrences} occurrences of schedules ({missed} missed), {bursts} bursts, {limited} at a limited target, {expired} expired"
+            )?;
         }
         Ok(())
     }

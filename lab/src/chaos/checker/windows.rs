@@ -57,7 +57,7 @@ impl<'a> FaultWindows<'a> {
         FaultWindows { head: &history.head, windows: windows.collect() }
     }
 
-    fn faults(&self) -> impl Iterator<Item = &'a Fault> {
+    pub(super) fn faults(&self) -> impl Iterator<Item = &'a Fault> {
         self.windows.iter().map(|window| window.fault)
     }
 
@@ -205,6 +205,22 @@ impl<'a> FaultWindows<'a> {
                 && self.unbroken_us(sent_us, fault.began_us) <= SLACK_US
                 && self.unbroken_us(could_us, taken_us) <= late_us
         })
+    }
+
+    /// Whether the request may be carried out once more, as another one: RabbitMQ does not number its
+    /// messages, and this one was unacknowledged at a fault that causes redelivery.
+    pub(super) fn may_repeat(&self, sent_us: i64) -> bool {
+        self.head.broker == "amqp"
+            && self.faults().any(|fault| {
+                fault.kind.effects().requeues
+                    && fault.healed_us >= sent_us - SLACK_US
+                    && self.unbroken_us(sent_us, fault.began_us) <= SLACK_US
+            })
+    }
+
+    /// Whether no fault was active between these times, and no lease from then still ran.
+    pub(super) fn is_calm(&self, from_us: i64, to_us: i64) -> bool {
+        self.on(from_us, to_us).next().is_none()
     }
 
     /// Until when an attempt in flight at this time may arrive: for a lease, or for a lease after

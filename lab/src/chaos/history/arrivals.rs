@@ -15,6 +15,9 @@ pub struct Arrival {
     /// `delayed-attempt`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
+    /// `delayed-occurrence`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub occurrence: Option<u64>,
     /// The [`digest`] of the body and the producer's own headers.
     pub digest: String,
     /// The position in the broker's log, which identifies the message over redeliveries. AMQP has

@@ -13,6 +13,9 @@ pub struct Schedule {
     /// The answer of the other side.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub res: String,
+    /// The number of the request in its burst, from 0: `delay-on-conflict: debounce`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u64>,
 }
 
 /// The expected job.
@@ -39,6 +42,40 @@ pub struct Job {
     /// The job's consumer, for `delay-confirm: consumer`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumer: Option<Consumer>,
+    /// `delay-expire`, ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expire_ms: Option<i64>,
+    /// The target has a limit, whose rate is in the header of the history.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub limited: bool,
+    /// The target is a queue.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub queued: bool,
+    /// One request of a burst.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub debounce: Option<Debounce>,
+    /// A recurring schedule, whose first time is the due time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recurring: Option<Recurring>,
+}
+
+/// The times of a request with `delay-on-conflict: debounce`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Debounce {
+    /// `delay-for`, ms.
+    pub delay_ms: i64,
+    /// `delay-max-wait`, ms.
+    pub max_wait_ms: i64,
+}
+
+/// The times of a recurring schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recurring {
+    /// The interval, ms.
+    pub every_ms: i64,
+    /// `delay-count`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
 }
 
 /// A consumer that confirms, and its words.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::queue::Tally;
+use crate::occurrences::Claim;
 
 /// A sample of an instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,6 +52,9 @@ pub struct End {
     /// The counts of events at the consumers of a queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumers: Option<Tally>,
+    /// What the recurring schedules that are left say of themselves; `None` if nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedules: Option<Vec<Claim>>,
 }
 
 /// A dead job in Redis. Older histories have the id only.

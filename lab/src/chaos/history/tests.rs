@@ -16,6 +16,7 @@ pub(crate) fn head() -> RunHeader {
         redis: "single".to_owned(),
         lease_ms: 8000,
         late_ms: 30_000,
+        limited_per_s: None,
         repeat: "run --seed 7".to_owned(),
     }
 }
@@ -28,11 +29,12 @@ fn a_history_is_read_as_it_was_written() {
         digest: "d".to_owned(),
         retry_ms: Some(vec![1]),
         absent: true,
-        refused: None,
-        broker: None,
         consumer: Some(Consumer { ttr_ms: 9, words: vec![Word::FinishTwice] }),
+        recurring: Some(Recurring { every_ms: 9, count: Some(1) }),
+        ..Job::default()
     };
-    let schedule = Schedule { id: "a".to_owned(), job: Some(job), res: String::new() };
+    let schedule =
+        Schedule { id: "a".to_owned(), job: Some(job), res: String::new(), number: Some(1) };
     let ask = ControlRequest {
         id: "a".to_owned(),
         due_ms: Some(9),

@@ -5,8 +5,11 @@ use dwell_connectors::Message;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::chaos::history::{Consumer, ControlRequest, Job, Op, Word, digest};
-use crate::chaos::system::{HOOK_BROKER, NEVER_TARGET, REPLY_DESTINATION, SPARE_BROKER};
+use crate::chaos::history::{Consumer, ControlRequest, Debounce, Job, Op, Recurring, Word, digest};
+use crate::chaos::queue::scene::QUEUE;
+use crate::chaos::system::{
+    HOOK_BROKER, LIMITED_TARGET, NEVER_TARGET, REPLY_DESTINATION, SPARE_BROKER,
+};
 
 /// The delay of a job, ms.
 const JOB_DELAY_MS: std::ops::Range<i64> = 200..5000;
@@ -22,6 +25,10 @@ pub(super) const CONSUMER_HEADER: &str = "x-consumer";
 const TTR_MS: std::ops::Range<u64> = 600..1500;
 /// The waits between its attempts, ms: all alike, so that the least time between two is known.
 const RETRY_INTERVAL_MS: u64 = 300;
+/// The time after which a job expires, ms.
+const EXPIRE_MS: std::ops::Range<i64> = 300..3000;
+/// The jobs for the limited target are due together, at the multiples of this, ms.
+const LIMITED_INTERVAL_MS: i64 = 5000;
 /// The largest body, bytes.
 const MAX_BODY_BYTES: usize = 20_000;
 
@@ -75,6 +82,8 @@ pub(crate) enum Action {
     Cancel,
     Reschedule,
     Fire,
+    Pause,
+    Resume,
     Finish,
     Fail,
 }
@@ -85,6 +94,8 @@ impl Action {
             Action::Cancel => "cancel",
             Action::Reschedule => "reschedule",
             Action::Fire => "fire",
+            Action::Pause => "pause",
+            Action::Resume => "resume",
             Action::Finish => "finish",
             Action::Fail => "fail",
         }
@@ -96,6 +107,8 @@ impl Action {
             Action::Cancel => Op::Cancel(ask),
             Action::Reschedule => Op::Reschedule(ask),
             Action::Fire => Op::Fire(ask),
+            Action::Pause => Op::Pause(ask),
+            Action::Resume => Op::Resume(ask),
             Action::Finish => Op::Finish(ask),
             Action::Fail => Op::Fail(ask),
         }
@@ -137,8 +150,13 @@ impl Draw {
                 }
             }
             8..10 => {
-                (job.target, job.absent, job.retry_ms) =
-                    (NEVER_TARGET.to_owned(), true, Some(vec![100, 200]))
+                (job.target, job.absent) = (NEVER_TARGET.to_owned(), true);
+                // The retries of the settings outlast the expiry.
+                if lot == 8 {
+                    job.expire_ms = Some(self.rng.random_range(EXPIRE_MS));
+                } else {
+                    job.retry_ms = Some(vec![100, 200]);
+                }
             }
             10..14 => job.retry_ms = Some(Vec::new()),
             14..34 => ask = Some(self.plan(due_ms, CONTROL_OFFSET_MS, instances)),
@@ -151,10 +169,24 @@ impl Draw {
                 job.retry_ms = Some(vec![RETRY_INTERVAL_MS; if is_patient { 8 } else { 2 }]);
                 job.consumer = Some(consumer);
             }
+            57..61 => {
+                (job.target, job.limited) = (LIMITED_TARGET.to_owned(), true);
+                job.due_ms = (due_ms / LIMITED_INTERVAL_MS + 1) * LIMITED_INTERVAL_MS;
+                // A job without a retry dies if the wait for its turn uses up an attempt.
+                job.retry_ms = self.rng.random::<bool>().then(Vec::new);
+            }
+            61..67 => job.expire_ms = Some(self.rng.random_range(EXPIRE_MS)),
+            67..71 => {
+                // The consumers compare the body with the id.
+                (job.target, job.queued) = (QUEUE.to_owned(), true);
+                body = Bytes::from(id.clone());
+            }
             _ => {}
         }
         // Half of the jobs for targets that exist, where URLs are targets.
-        let can_be_url = !self.urls.is_empty() && !job.absent && job.broker.is_none();
+        let can_be_url = !self.urls.is_empty()
+            && job.broker.is_none()
+            && !(job.absent || job.limited || job.queued);
         if can_be_url && self.rng.random() {
             job.target = any(&mut self.rng, &self.urls);
             job.broker = Some(HOOK_BROKER.to_owned());
@@ -209,12 +241,29 @@ impl Draw {
 
 /// The request for this job as a message.
 pub(super) fn message(id: &str, job: &Job, body: impl Into<Bytes>, note: String) -> Message {
+    let to = if job.queued { "delay-queue" } else { "delay-target" };
     let mut message = Message::new(body)
         .with_header("delay-id", id)
-        .with_header("delay-target", &job.target)
+        .with_header(to, &job.target)
         .with_header(NOTE_HEADER, note);
-    if job.refused.is_none() {
+    if let Some(Debounce { delay_ms, max_wait_ms }) = job.debounce {
+        message = message
+            .with_header("delay-for", delay_ms.to_string())
+            .with_header("delay-on-conflict", "debounce")
+            .with_header("delay-max-wait", format!("{max_wait_ms}ms"));
+    } else if let Some(Recurring { every_ms, count }) = job.recurring {
+        message = message
+            .with_header("delay-schedule", format!("@every {every_ms}ms"))
+            .with_header("delay-start", job.due_ms.to_string())
+            .with_header("delay-reply-to", REPLY_DESTINATION);
+        if let Some(count) = count {
+            message = message.with_header("delay-count", count.to_string());
+        }
+    } else if job.refused.is_none() {
         message = message.with_header("delay-until", job.due_ms.to_string());
+    }
+    if let Some(expire_ms) = job.expire_ms {
+        message = message.with_header("delay-expire", format!("{expire_ms}ms"));
     }
     if let Some(waits) = &job.retry_ms {
         let waits: Vec<String> = waits.iter().map(|ms| format!("{ms}ms")).collect();
@@ -284,6 +333,21 @@ mod tests {
             drawn.job.absent && drawn.message.headers.text("delay-retry") == Some("100ms,200ms")
         });
         some(&|drawn| drawn.message.headers.text("delay-retry") == Some("none"));
+        some(&|drawn| {
+            drawn.job.limited
+                && drawn.message.headers.text("delay-target") == Some(LIMITED_TARGET)
+                && drawn.job.due_ms % LIMITED_INTERVAL_MS == 0
+        });
+        for absent in [false, true] {
+            some(&|drawn| {
+                drawn.job.absent == absent && drawn.message.headers.text("delay-expire").is_some()
+            });
+        }
+        some(&|drawn| {
+            drawn.job.queued
+                && drawn.message.headers.text("delay-queue") == Some(QUEUE)
+                && drawn.message.body == drawn.id.as_bytes()
+        });
         some(&|drawn| {
             drawn.job.broker.is_some()
                 && drawn.message.headers.text("delay-broker") == Some(SPARE_BROKER)

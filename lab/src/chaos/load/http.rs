@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::draw::{Action, NOTE_HEADER, Plan};
 use super::with_result;
-use crate::chaos::history::{Job, Op, Phase, Reply, UNREADABLE};
+use crate::chaos::history::{Debounce, Job, Op, Phase, Reply, UNREADABLE};
 use crate::chaos::recorder::Recorder;
 use crate::client::Link;
 
@@ -24,7 +24,7 @@ pub(super) struct Call {
     path: String,
     /// JSON, or empty.
     body: String,
-    /// The reply to a control request, without its verdict; `None`: for a new job.
+    /// The reply to a control request, without its verdict; `None`: only the status counts.
     reply: Option<Reply>,
 }
 
@@ -33,10 +33,16 @@ impl Call {
     pub(super) fn schedule(id: &str, job: &Job, message: &Message) -> Call {
         let note = message.headers.text(NOTE_HEADER).unwrap_or_default();
         let text = String::from_utf8_lossy(&message.body);
-        let body = json!({
-            "id": id, "until": job.due_ms, "target": job.target, "broker": job.broker,
+        let mut body = json!({
+            "id": id, "target": job.target, "broker": job.broker,
             "headers": { NOTE_HEADER: note }, "body": text,
         });
+        if let Some(Debounce { delay_ms, max_wait_ms }) = job.debounce {
+            (body["for"], body["max_wait"]) = (delay_ms.into(), max_wait_ms.into());
+            body["on_conflict"] = "debounce".into();
+        } else {
+            body["until"] = job.due_ms.into();
+        }
         let path = "/v1/jobs".to_owned();
         Call { method: Method::POST, path, body: body.to_string(), reply: None }
     }
@@ -54,6 +60,11 @@ impl Call {
             Action::Fire => (Method::POST, "/fire", String::new()),
             Action::Finish => (Method::POST, "/finish", seen()),
             Action::Fail => (Method::POST, "/fail", seen()),
+            // Of schedules. The answer is the schedule, and no verdict.
+            Action::Pause | Action::Resume => {
+                let path = format!("/v1/schedules/{id}/{}", plan.action.as_str());
+                return Call { method: Method::POST, path, body: String::new(), reply: None };
+            }
             Action::Reschedule => {
                 (Method::PATCH, "", json!({ "until": plan.due_ms.unwrap_or(0) }).to_string())
             }
@@ -93,11 +104,11 @@ impl Call {
     }
 }
 
-/// Whether the job was taken, if the answer says so.
+/// Whether the request was carried out, if the answer says so.
 fn taken(status: u16, body: &str) -> (Phase, String) {
     match status {
-        201 => (Phase::Ok, "added".to_owned()),
-        400 | 409 | 413 | 422 => (Phase::Fail, body.to_owned()),
+        200 | 201 => (Phase::Ok, status.to_string()),
+        400 | 404 | 409 | 413 | 422 => (Phase::Fail, body.to_owned()),
         _ => (Phase::Info, status.to_string()),
     }
 }
@@ -118,7 +129,9 @@ mod tests {
 
     #[test]
     fn a_job_is_taken_where_an_answer_says_so_and_refused_likewise() {
-        for (status, phase) in [(201, Phase::Ok), (400, Phase::Fail), (503, Phase::Info)] {
+        for (status, phase) in
+            [(200, Phase::Ok), (201, Phase::Ok), (400, Phase::Fail), (503, Phase::Info)]
+        {
             assert_eq!(taken(status, "{}").0, phase);
         }
     }

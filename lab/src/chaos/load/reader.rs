@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dwell::clock;
-use dwell::delayed_headers::{ATTEMPT, DEAD_REASON, DUE, ERROR, ID};
+use dwell::delayed_headers::{ATTEMPT, DEAD_REASON, DUE, ERROR, ID, OCCURRENCE};
 use dwell_connectors::{
     Acks, BrokerConfig, Header, Message, Position, Source, SourceOptions, Start,
 };
@@ -140,6 +140,7 @@ fn arrival(message: &Message, topic: &str, id: &str, reason: &str) -> Arrival {
         topic: topic.to_owned(),
         due_ms: text(DUE).and_then(|due| due.parse().ok()),
         attempt: text(ATTEMPT).and_then(|attempt| attempt.parse().ok()),
+        occurrence: text(OCCURRENCE).and_then(|number| number.parse().ok()),
         digest: digest(&message.body, notes.iter().map(|note| (NOTE_HEADER, &**note))),
         place: message.position.as_ref().map(|position| Place {
             log: position.log.clone(),

@@ -4,7 +4,7 @@ use dwell_connectors::Message;
 
 use super::draw::Plan;
 use super::http::Call;
-use crate::chaos::history::{ControlRequest, Job, Op};
+use crate::chaos::history::{ControlRequest, Job, Op, Schedule};
 
 /// A request.
 pub(super) struct Request {
@@ -29,6 +29,27 @@ impl Request {
             None => Way::Message { message, dedupe_id: format!("s-{id}") },
         };
         Request { op: Op::schedule(id, Some(job)), way }
+    }
+
+    /// A request of a burst.
+    pub(super) fn of_burst(
+        (id, number): (&str, u64),
+        job: Job,
+        message: Message,
+        door: Option<usize>,
+    ) -> Request {
+        let Request { way, .. } = Request::job(id, job.clone(), message, door);
+        let way = match way {
+            Way::Message { message, .. } => {
+                Way::Message { message, dedupe_id: format!("s-{id}-{number}") }
+            }
+            http @ Way::Http { .. } => http,
+        };
+        let (id, res) = (id.to_owned(), String::new());
+        Request {
+            op: Op::Schedule(Schedule { id, job: Some(job), res, number: Some(number) }),
+            way,
+        }
     }
 
     /// Another schedule of the same id, as a message.

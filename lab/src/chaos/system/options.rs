@@ -26,6 +26,8 @@ pub struct SystemOptions {
     pub program: PathBuf,
     /// Whether URLs are targets too, over another broker of the instances.
     pub http: bool,
+    /// The rate of the limited target, jobs a second; `None`: it has no limit.
+    pub limited_per_s: Option<u32>,
     /// More settings of the instances, as dotted lines (`delivery.max_in_flight = 64`).
     pub more: String,
 }
@@ -40,6 +42,7 @@ impl Default for SystemOptions {
             durability: Durability::Memory,
             program: dwell_testkit::servers::find::dwell(),
             http: false,
+            limited_per_s: None,
             more: String::new(),
         }
     }

@@ -15,6 +15,8 @@ pub(crate) const SPARE_BROKER: &str = "spare";
 /// The silent targets, as a pattern of any broker: each fault has its own target.
 pub(crate) const SILENT_TARGETS: &str = "chaos-silent.*";
 
+/// A target with a limit.
+pub(crate) const LIMITED_TARGET: &str = "chaos-limited";
 /// Targets that the load creates late, one that never exists, and the destination of verdicts.
 pub(crate) const LATE_TARGETS: [&str; 3] = ["chaos-late-0", "chaos-late-1", "chaos-late-2"];
 pub(crate) const NEVER_TARGET: &str = "chaos-never";
@@ -29,17 +31,21 @@ pub(super) fn text(
     targets: &[String],
     host: Option<&Host>,
 ) -> String {
-    let others = [NEVER_TARGET, REPLY_DESTINATION, SILENT_TARGETS];
+    let others = [NEVER_TARGET, REPLY_DESTINATION, SILENT_TARGETS, LIMITED_TARGET];
     let targets = targets.iter().map(String::as_str).chain(LATE_TARGETS).chain(others);
     let allow: Vec<String> = targets.map(|target| options.broker.pattern(target)).collect();
     let retry = [vec!["500ms"; 20], vec!["2s"; 40]].concat();
     let durability = word(&options.durability);
     let hook = host.map_or_else(String::new, hook);
+    let limit = options.limited_per_s.map_or_else(String::new, |rate| {
+        let target = options.broker.pattern(LIMITED_TARGET);
+        format!("limits.\"{target}\" = {{ rate = \"{rate}/s\", burst = 1 }}\n")
+    });
     format!(
         "{}\n{redis}\nredis.namespace = \"{NAMESPACE}\"\nredis.durability = \"{durability}\"\n\
          ingest.main.broker = \"main\"\ningest.main.declare = true\n\
          delivery.publish_timeout = \"{}ms\"\ndelivery.retry = {retry:?}\ndelivery.dedupe_window = \"1h\"\n\n\
-         [brokers.main]\nallow = {allow:?}\n{main}\n[brokers.{SPARE_BROKER}]\nallow = {allow:?}\n{spare}{hook}",
+         [brokers.main]\nallow = {allow:?}\n{limit}{main}\n[brokers.{SPARE_BROKER}]\nallow = {allow:?}\n{spare}{hook}",
         options.more,
         PUBLISH_TIMEOUT.as_millis(),
     )

@@ -4,7 +4,7 @@ use super::*;
 use crate::chaos::checker::verdict::LeaseStates;
 use crate::chaos::fault::FaultKind;
 use crate::chaos::history::tests::head;
-use crate::chaos::history::{End, Event, Forgotten, Leases, QUEUE, RunHeader, Tally};
+use crate::chaos::history::{End, Forgotten, Job, Leases, QUEUE, RunHeader, Tally};
 use crate::chaos::load::extra::job;
 use dwell::store::keys::bucket_of;
 
@@ -267,4 +267,32 @@ fn a_job_whose_request_had_no_answer_is_recovered_by_its_hand_out() {
     assert_eq!((taken, uncertain, delivered, recovered), (1, 2, 2, 1));
     let LeaseStates { met_claimed, met_half_settled, met_held, .. } = verdict.leases;
     assert_eq!((met_claimed, met_half_settled, met_held), (1, 0, 1));
+}
+
+#[test]
+fn among_the_jobs_of_a_broker_only_a_strange_fault_excuses_what_consumers_saw() {
+    let queued = Job { queued: true, ..job("q", 10_000) };
+    let wrong = |hand_outs: &[(HandOut, &str)], faults: &[Fault]| {
+        let mut history = History { head: head(), events: Vec::new() };
+        push(&mut history, Phase::Invoke, Op::schedule("x", Some(queued.clone())));
+        push(&mut history, Phase::Ok, Op::schedule("x", None));
+        for (hand_out, verdict) in hand_outs {
+            handed_out(&mut history, "x", hand_out);
+            said(&mut history, "x", hand_out, hand_out.begun_ms + 50, verdict);
+        }
+        let mut verdict = Verdict::default();
+        beside(&history, faults, &mut verdict);
+        assert_eq!(verdict.queue.map(|queue| queue.hand_outs), Some(hand_outs.len() as u64));
+        verdict.findings.into_keys().collect::<Vec<_>>()
+    };
+    let (once, early, lost) = (
+        [(held(1, 10_000), "finished")],
+        [(held(1, 9_000), "finished")],
+        [(held(1, 10_000), "failed")],
+    );
+    assert_eq!((wrong(&once, &[]), wrong(&early, &[])), (vec![], vec![Wrong::Early]));
+    let fault = |kind| [failover(kind, None)];
+    assert_eq!(wrong(&early, &fault(FaultKind::RedisKill)), [Wrong::Early]);
+    assert_eq!(wrong(&early, &fault(FaultKind::RedisClockJump)), []);
+    assert_eq!(wrong(&lost, &fault(FaultKind::RedisClockJump)), [Wrong::Lost]);
 }

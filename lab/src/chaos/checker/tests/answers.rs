@@ -127,7 +127,12 @@ fn an_interface_without_answers_is_broken() {
     };
     assert_eq!(asked(4).wrong(), []);
     assert_eq!(asked(5).wrong(), [Wrong::Broken]);
-    let new = Op::Schedule(Schedule { id: "x0".to_owned(), job: None, res: "added".to_owned() });
+    let new = Op::Schedule(Schedule {
+        id: "x0".to_owned(),
+        job: None,
+        res: "added".to_owned(),
+        number: None,
+    });
     assert_eq!(
         asked(5).push(at_door(ok(DUE_US, new))).wrong(),
         [Wrong::Broken],

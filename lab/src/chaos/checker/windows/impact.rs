@@ -33,7 +33,8 @@ fn impact<'a>(
     // After the heal: the first arrival, and the earliest possible one.
     let mut after: Option<(i64, i64)> = None;
     for timeline in timelines {
-        let Some(job) = timeline.job.filter(|job| !job.absent) else { continue };
+        // Some jobs wait for more than the fault.
+        let Some(job) = timeline.job.filter(|job| !job.absent && !job.limited) else { continue };
         let Some(came @ Came { what, .. }) = timeline.deliveries.first() else { continue };
         let Some(due_ms) = what.due_ms else { continue };
         let (at_us, due_us) = (came.taken_us(), due_ms * 1000);
