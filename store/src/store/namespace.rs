@@ -1,6 +1,6 @@
 //! A namespace in one Redis: its keys, scripts, connections, brokers and clock.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -40,6 +40,12 @@ impl CallObserver for Unobserved {
     fn failed(&self, _: Class) {}
 }
 
+/// Is told of places of limited queues that this process gave back. The pops that wait implement it.
+pub trait PlaceObserver: Send + Sync {
+    /// So many places of this queue are free. It does not wait.
+    fn places_free(&self, queue: &str, count: usize);
+}
+
 /// Whether the queue of this name has as many jobs as it may have.
 pub type IsQueueFull = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
@@ -61,6 +67,10 @@ pub struct Namespace {
     pub(super) brokers: RwLock<Arc<[String]>>,
     /// The limits of queues, in the order in which they apply.
     pub(super) queue_limits: RwLock<Vec<meta::QueueLimit>>,
+    /// How many jobs of queues may be out at a time, in the same order.
+    pub(super) queue_in_flight: RwLock<Vec<meta::QueueInFlight>>,
+    /// Those that wait for places of queues.
+    place_observers: Mutex<Vec<Weak<dyn PlaceObserver>>>,
     /// The key of the leases of queues, from the epoch of the namespace, which no consumer knows.
     lease_key: RwLock<[u8; 32]>,
     /// Whether a queue has as many jobs as it may have; none is full before this is set.
@@ -88,6 +98,8 @@ impl Namespace {
             joined: None,
             brokers: RwLock::new(known.brokers.into()),
             queue_limits: RwLock::new(known.queue_limits),
+            queue_in_flight: RwLock::new(known.queue_in_flight),
+            place_observers: Mutex::default(),
             lease_key: RwLock::new(lease_key(&known.epoch)),
             is_queue_full: OnceLock::new(),
             schedules_changed: Notify::new(),
@@ -164,6 +176,21 @@ impl Namespace {
         *self.lease_key.write() = lease_key(&meta.epoch);
         *self.brokers.write() = meta.brokers.into();
         *self.queue_limits.write() = meta.queue_limits;
+        *self.queue_in_flight.write() = meta.queue_in_flight;
+    }
+
+    /// Has the observer told of places of queues, as long as it lives.
+    pub(crate) fn observe_places(&self, observer: Weak<dyn PlaceObserver>) {
+        let mut observers = self.place_observers.lock();
+        observers.retain(|known| known.strong_count() > 0);
+        observers.push(observer);
+    }
+
+    /// Tells that this process gave places of a queue back.
+    pub(crate) fn places_free(&self, queue: &str, count: usize) {
+        let observers: Vec<_> =
+            self.place_observers.lock().iter().filter_map(Weak::upgrade).collect();
+        observers.iter().for_each(|observer| observer.places_free(queue, count));
     }
 
     /// Redis's clock now, epoch µs, computed from Redis's last answer. Before the first
