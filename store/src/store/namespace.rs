@@ -1,6 +1,6 @@
 //! A namespace in one Redis: its keys, scripts, connections, brokers and clock.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -14,6 +14,7 @@ use super::client::{RedisClient, SlotLayout, rest};
 use super::error::{Class, StoreError};
 use super::gate::Gate;
 use super::keys::{FIXED_KEYS, Keys};
+use super::place_observers::PlaceObservers;
 use super::queue::lease::Lease;
 use super::record::Nonce;
 use super::scripts::{Name, Scripts};
@@ -40,12 +41,6 @@ impl CallObserver for Unobserved {
     fn failed(&self, _: Class) {}
 }
 
-/// Is told of places of limited queues that this process gave back. The pops that wait implement it.
-pub trait PlaceObserver: Send + Sync {
-    /// So many places of this queue are free. It does not wait.
-    fn places_free(&self, queue: &str, count: usize);
-}
-
 /// Whether the queue of this name has as many jobs as it may have.
 pub type IsQueueFull = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
@@ -70,7 +65,7 @@ pub struct Namespace {
     /// How many jobs of queues may be out at a time, in the same order.
     pub(super) queue_in_flight: RwLock<Vec<meta::QueueInFlight>>,
     /// Those that wait for places of queues.
-    place_observers: Mutex<Vec<Weak<dyn PlaceObserver>>>,
+    pub(super) place_observers: PlaceObservers,
     /// The key of the leases of queues, from the epoch of the namespace, which no consumer knows.
     lease_key: RwLock<[u8; 32]>,
     /// Whether a queue has as many jobs as it may have; none is full before this is set.
@@ -99,7 +94,7 @@ impl Namespace {
             brokers: RwLock::new(known.brokers.into()),
             queue_limits: RwLock::new(known.queue_limits),
             queue_in_flight: RwLock::new(known.queue_in_flight),
-            place_observers: Mutex::default(),
+            place_observers: PlaceObservers::default(),
             lease_key: RwLock::new(lease_key(&known.epoch)),
             is_queue_full: OnceLock::new(),
             schedules_changed: Notify::new(),
@@ -177,20 +172,6 @@ impl Namespace {
         *self.brokers.write() = meta.brokers.into();
         *self.queue_limits.write() = meta.queue_limits;
         *self.queue_in_flight.write() = meta.queue_in_flight;
-    }
-
-    /// Has the observer told of places of queues, as long as it lives.
-    pub(crate) fn observe_places(&self, observer: Weak<dyn PlaceObserver>) {
-        let mut observers = self.place_observers.lock();
-        observers.retain(|known| known.strong_count() > 0);
-        observers.push(observer);
-    }
-
-    /// Tells that this process gave places of a queue back.
-    pub(crate) fn places_free(&self, queue: &str, count: usize) {
-        let observers: Vec<_> =
-            self.place_observers.lock().iter().filter_map(Weak::upgrade).collect();
-        observers.iter().for_each(|observer| observer.places_free(queue, count));
     }
 
     /// Redis's clock now, epoch µs, computed from Redis's last answer. Before the first

@@ -7,7 +7,7 @@
 pub mod place;
 mod verify;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use self::place::Place;
@@ -15,10 +15,14 @@ use super::answer::Items;
 use super::due_set::DueSet;
 use super::error::StoreError;
 use super::namespace::Namespace;
+use super::place_observers::PlaceObserver;
 use super::record::Nonce;
 use crate::clock::{self, whole_ms};
 use crate::job::JobId;
 
+/// A place lasts for so much longer than its lease, which the answer of another call began: nobody
+/// has the place while the lease lasts.
+pub const LEASE_MARGIN: Duration = Duration::from_millis(20);
 const SCRIPT: &str = include_str!("scripts/places.lua");
 /// The mark of the fields in which processes tell who waits for places, behind the name of the limit.
 const TOLD_MARK: &str = "\0in_flight ";
@@ -73,10 +77,21 @@ pub struct PlaceCall {
     /// Places to take, as far as there are free ones, each for this time. One that is taken already
     /// is taken again.
     pub taken: Vec<(Place, Duration)>,
-    /// Who tells how many jobs wait for a place; empty: all processes tell the same.
+    /// Who tells whether jobs wait for a place; empty: all processes alike.
     pub teller: String,
-    /// The number of these jobs; `None`: nothing is told.
-    pub waiting: Option<u64>,
+    /// What is told.
+    pub waiting: Waiting,
+}
+
+/// What a call tells of the jobs that wait for a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// Nothing.
+    Untold,
+    /// Their number.
+    Count(u64),
+    /// Jobs wait if a place of the call is not free.
+    IfRefused,
 }
 
 impl PlaceCall {
@@ -89,7 +104,7 @@ impl PlaceCall {
             kept: Vec::new(),
             taken: Vec::new(),
             teller: String::new(),
-            waiting: None,
+            waiting: Waiting::Untold,
         }
     }
 }
@@ -147,7 +162,11 @@ impl Namespace {
             command.arg(self.keys.places(&call.limit.name));
         }
         for call in calls {
-            let waiting = call.waiting.map(|count| count.to_string()).unwrap_or_default();
+            let waiting = match call.waiting {
+                Waiting::Untold => String::new(),
+                Waiting::Count(count) => count.to_string(),
+                Waiting::IfRefused => "?".to_owned(),
+            };
             command.arg(&*call.limit.name).arg(call.limit.most).arg(&call.teller).arg(waiting);
             command.arg(call.back.len()).arg(call.kept.len()).arg(call.taken.len());
             for place in &call.back {
@@ -169,6 +188,21 @@ impl Namespace {
             });
         }
         Ok(answers)
+    }
+
+    /// Has the observer told of places of queues that this process gives back, as long as it lives.
+    pub(crate) fn observe_places(&self, observer: Weak<dyn PlaceObserver>) {
+        self.place_observers.add(observer);
+    }
+
+    /// Tells that this process gave places of a queue back.
+    pub(crate) fn places_free(&self, queue: &str, count: usize) {
+        self.place_observers.tell(queue, count);
+    }
+
+    /// The place of a job of this queue, popped under this nonce.
+    pub(crate) fn place_of(&self, nonce: Nonce, queue: &str, id: &JobId) -> Place {
+        Place::of_lease(self.keys.bucket_of(id.as_str()), self.pop_proof(nonce, queue), id)
     }
 
     /// Gives the places of popped jobs back, whose pop had this proof, and tells the pops that wait

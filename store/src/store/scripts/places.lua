@@ -2,7 +2,7 @@
 --         what is out, each until the end of its lease.
 -- KEYS   the limits of the namespace, then per limit its set: place -> end of the lease, epoch ms.
 -- ARGV   per limit seven: name, most places, who tells ('' all processes alike), how many jobs wait for a place ('' not
---        told), counts of places to give back, to keep and to take; then these places, each of the last two kinds with
+--        told, '?' one if a place to take is not free), counts of places to give back, to keep and to take; then these places, each of the last two kinds with
 --        the ms from now until its lease ends.
 -- Answer { now us, then per limit: count of free places after the call, ms until the next lease ends (-1 none), per
 --        place to take '1' if it is taken (also by a call before), else '0' }
@@ -44,6 +44,7 @@ for i = 2, #KEYS do
     end
   end
   at = at + 2 * take
+  if waiting == '?' then waiting = string.find(table.concat(taken), '0', 1, true) and '1' or '0' end
   local first = call('ZRANGE', places, 0, 0, 'WITHSCORES')
   if waiting ~= '' then
     local field = name .. '\0in_flight ' .. teller
