@@ -26,7 +26,21 @@ impl Resolver<'_> {
                 self.note_at(&path, (wrong, hint));
             }
             let [first, second, third, fourth] = path;
-            self.check_at(&[first, second, third, fourth, "rate"], rules::rate(&limit.rate));
+            match &limit.rate {
+                Some(rate) => {
+                    self.check_at(&[first, second, third, fourth, "rate"], rules::rate(rate));
+                }
+                None if limit.burst.is_some() => {
+                    let wrong = ("a burst needs a rate".to_owned(), "write a rate too".to_owned());
+                    self.note_at(&[first, second, third, fourth, "burst"], wrong);
+                }
+                None if limit.in_flight.is_none() => {
+                    let wrong = "neither a rate nor in_flight is written".to_owned();
+                    let hint = "write one of them, or remove the section".to_owned();
+                    self.note_at(&path, (wrong, hint));
+                }
+                None => {}
+            }
         }
     }
 }

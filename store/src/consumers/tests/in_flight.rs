@@ -61,8 +61,9 @@ async fn two_programs_share_the_places_of_a_queue() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 60, "none is lost, none comes twice");
-    assert!(out.lock().1 <= 4, "{:?}", out.lock());
-    assert!(fixture.store.limited().await.unwrap().is_empty());
+    let most = out.lock().1;
+    assert!(most <= 4, "{most} were out");
+    assert!(fixture.store.reader.limited().await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -160,7 +161,7 @@ async fn the_place_of_a_job_that_was_ended_by_its_id_is_found() {
         fixture.add(id, Due::In(0)).await;
     }
     let first = fixture.take().await;
-    // Whoever cancels it by its id does not know the limit.
+    // Whoever finishes it by its id does not know the limit.
     assert_eq!(fixture.act(Action::Finish, first.id.as_str()).await, Verdict::Finished);
     let jobs = fixture.pop(1, Duration::from_secs(20)).await.sent();
     assert_eq!(jobs.len(), 1, "the lease would last longer than the pop waits");
