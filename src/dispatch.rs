@@ -7,7 +7,8 @@
 //! - `InFlight` has the jobs from their claim to their settlement. Its window bounds the published
 //!   jobs, the jobs that are claimed ahead, and the bytes of both; while the window is full,
 //!   nothing is claimed.
-//! - `Turns` has the jobs of limited targets until a call has taken their turns.
+//! - `Turns` has the jobs of limited targets until a call has taken their turns, and `Places` until a
+//!   call has taken their places.
 //! - `Settler` settles jobs in the store, in batches.
 
 mod attempt;
@@ -19,6 +20,7 @@ mod due_queue;
 mod in_flight;
 mod outcome;
 mod pauses;
+mod places;
 mod settle_queue;
 mod settler;
 mod shares;
@@ -122,6 +124,7 @@ impl Dispatch {
         let mut claims = FuturesUnordered::new();
         let mut settles = FuturesUnordered::new();
         let mut turns = FuturesUnordered::new();
+        let mut places = FuturesUnordered::new();
         let mut connected = self.publisher.connected();
         let mut batches = Vec::with_capacity(BATCHES_PER_TURN);
         let mut alarm = Alarm::default();
@@ -139,10 +142,18 @@ impl Dispatch {
                 self.in_flight.publish_ready(&mut self.settler).await;
             }
             turns.extend(self.in_flight.next_turns());
+            while let Some(call) = self.in_flight.next_places() {
+                places.push(call);
+            }
             while let Some(call) = self.settler.next_call(&give_up) {
                 settles.push(call);
             }
-            if stopping && claims.is_empty() && settles.is_empty() && self.in_flight.is_confirmed()
+            let has_places = !self.in_flight.is_without_places() && !give_up.is_cancelled();
+            if stopping
+                && claims.is_empty()
+                && settles.is_empty()
+                && self.in_flight.is_confirmed()
+                && !has_places
             {
                 give_up.run_until_cancelled(Box::pin(self.scheduler.reclaim_lost())).await;
                 return;
@@ -158,6 +169,11 @@ impl Dispatch {
                 biased;
                 Some(answer) = claims.next(), if !claims.is_empty() => self.claimed(answer, stopping).await,
                 Some(answer) = settles.next(), if !settles.is_empty() => self.settled(&answer),
+                Some(answer) = places.next(), if !places.is_empty() => {
+                    for bucket in self.in_flight.took_places(answer, &mut self.settler).await {
+                        self.scheduler.job_due(bucket, clock::now());
+                    }
+                }
                 Some(answer) = turns.next(), if !turns.is_empty() => self.in_flight.took_turns(answer, &mut self.settler).await,
                 count = self.reports.recv_many(&mut batches, BATCHES_PER_TURN) => {
                     if count == 0 {

@@ -3,7 +3,9 @@
 //! lease, so that those of an instance that died come back.
 //!
 //! - [`place`]: the name of what is out; [`verify`](Namespace::verify_places): whether it still is.
+//! - [`hasten`](Namespace::hasten): has jobs that wait for a place be due.
 
+mod hasten;
 pub mod place;
 mod verify;
 
