@@ -239,35 +239,4 @@ impl Namespace {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_field_says_how_many_jobs_wait_and_since_when() {
-        let now_us = 1_000_000_000;
-        let read = |field: &str, told_us: i64, rest: &str| {
-            Told::read(field, &format!("{} {rest}", told_us + TOLD_US), now_us)
-        };
-        let told = |waiting| Told {
-            name: "main a b.*".to_owned(),
-            most: 10,
-            waiting,
-            since_ms: if waiting == 0 { 0 } else { 900 },
-        };
-        let field = "main a b.*\0in_flight 0a";
-        assert_eq!(read(field, now_us, "900 10 3"), Some(told(3)));
-        assert_eq!(read(field, now_us, "0 10 0"), Some(told(0)));
-        let late = read(field, now_us - LIVE_US - 1, "900 10 3").unwrap();
-        assert_eq!((late.waiting, late.most), (0, 10), "nobody says so any more");
-        for (field, told_us, rest) in [
-            ("main a b.*", now_us, "900 10 3"),
-            ("main a b.*\x001/1/1", now_us, "900 10 3"),
-            (field, now_us - TOLD_US - 1, "900 10 3"),
-            (field, now_us, "900 10"),
-            (field, now_us, "900 -1 3"),
-            (field, now_us, ""),
-        ] {
-            assert_eq!(read(field, told_us, rest), None, "{field}: {rest}");
-        }
-    }
-}
+mod tests;
