@@ -95,6 +95,7 @@ async fn a_long_line_fills_no_window_and_delays_no_other_target() {
     let late = free.iter().map(late_ms).max();
     assert!(late.is_some_and(|late| late < 500), "{late:?}");
     assert_eq!(env.broker.published("orders.a").len(), 1);
+    env.until_metric("dwell_target_limited{broker=\"main\"}", 1.0).await;
     env.stop(Duration::from_secs(5)).await;
 }
 
