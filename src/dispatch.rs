@@ -185,6 +185,7 @@ impl Dispatch {
                     }
                 }
                 () = give_up.cancelled(), if stopping && !self.in_flight.is_confirmed() => self.in_flight.abandon(&mut self.settler),
+                () = give_up.cancelled(), if stopping && has_places => {}
                 Some(head) = self.wake_ups.recv(), if !stopping => self.scheduler.wake_up(&head),
                 Ok(()) = self.fleet.changed(), if !stopping => self.scheduler.set_fleet(&self.fleet.borrow_and_update()),
                 Ok(()) = connected.changed() => {
