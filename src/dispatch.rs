@@ -49,6 +49,7 @@ use crate::telemetry::Events;
 use crate::telemetry::trace::Traces;
 use claim_scheduler::{ClaimAnswer, ClaimScheduler};
 use in_flight::InFlight;
+use settle_queue::SettleCall;
 use settler::{SettleAnswer, Settler};
 
 /// The margin of a lease over the publish timeout: the time for the answer of the claim, and for
@@ -212,6 +213,9 @@ impl Dispatch {
     fn settled(&mut self, answer: &SettleAnswer) {
         self.settler.answered(answer);
         self.in_flight.window().free_jobs(answer.call.len());
+        if let SettleCall::Release(jobs) = &answer.call {
+            self.in_flight.released(jobs);
+        }
         let now = clock::now();
         for wait in answer.due_again() {
             self.scheduler.job_due(answer.bucket, now + wait);

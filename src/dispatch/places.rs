@@ -22,6 +22,7 @@ use self::line::Parked;
 pub(super) use self::work::PlaceWork;
 use self::work::Work;
 use super::attempt::LastTurn;
+use super::turns::MAX_TURN_WAIT;
 use crate::clock::{self, Instant};
 use crate::config::Broker;
 use crate::policy::limit::Turn;
@@ -78,6 +79,8 @@ pub(super) struct Places {
     teller: String,
     /// The places of the jobs that this agent has.
     taken: HashMap<Key, (usize, Place)>,
+    /// Jobs on their way back to the store, with their limits.
+    leaving: HashMap<Key, (usize, Parked)>,
     /// Jobs for the next call.
     asking: Vec<Asking>,
     /// The jobs of the call without an answer, by limit. None of them is left once they waited too
@@ -122,6 +125,7 @@ impl Places {
             limits,
             teller: format!("{:016x}", rand::random::<u64>()),
             taken: HashMap::new(),
+            leaving: HashMap::new(),
             asking: Vec::new(),
             asked: Vec::new(),
             begun: None,
@@ -172,7 +176,7 @@ impl Places {
     fn park(&mut self, asking: Asking, now: Instant) -> (Box<ClaimedJob>, Duration) {
         let Asking { limit, since, last, mut lease } = asking;
         let of = &mut self.limits[limit];
-        let mut pause = of.line.next(now);
+        let mut pause = of.line.next(now).min(MAX_TURN_WAIT);
         if let Some(last) = last {
             // It is judged as soon as it is over.
             let waited = now.saturating_duration_since(since).as_micros();
@@ -189,8 +193,21 @@ impl Places {
             lease.token.state.turn = turn;
         }
         let (bucket, id, turn) = (lease.bucket, lease.id.clone(), lease.token.state.turn);
-        of.line.add(Parked { bucket, id, turn, at: now + pause });
+        let parked = Parked { bucket, id, turn, at: now + pause };
+        self.leaving.insert(key_of(&lease.token), (limit, parked));
         (lease, pause)
+    }
+
+    /// A job is back in the store. If it went for want of a place and one is free by now, it is due at
+    /// once.
+    pub(super) fn released(&mut self, token: &ClaimToken, now: Instant) {
+        if let Some((limit, parked)) = self.leaving.remove(&key_of(token)) {
+            let of = &mut self.limits[limit];
+            of.line.add(parked);
+            if of.free > 0 {
+                self.called.extend(of.line.call(of.free, now));
+            }
+        }
     }
 
     /// The attempt of this job is over, or there was none.

@@ -9,6 +9,7 @@ use crate::dispatch::places::{PlaceResults, PlaceWork, Places};
 use crate::dispatch::settler::Settler;
 use crate::dispatch::turns::{MAX_TURN_WAIT, NO_TURN_PAUSE, TurnAnswer, TurnState};
 use crate::store::queue::claim::{ClaimedJob, MAX_CLAIM_AHEAD};
+use crate::store::queue::settle::Release;
 
 impl InFlight {
     /// The next call for turns of limited targets, not running yet.
@@ -74,6 +75,14 @@ impl InFlight {
         }
         self.publish(attempts).await;
         due
+    }
+
+    /// These jobs are back in the store.
+    pub(in crate::dispatch) fn released(&mut self, jobs: &[Release]) {
+        if let Some(places) = &mut self.places {
+            let now = clock::now();
+            jobs.iter().for_each(|release| places.released(&release.job, now));
+        }
     }
 
     /// Gives back the jobs that have waited too long for a call.

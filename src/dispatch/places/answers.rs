@@ -108,6 +108,7 @@ impl Places {
             }
         }
         let of = &mut self.limits[limit];
+        of.free = answer.free;
         if answer.free > 0 {
             (of.full_until, of.full_since) = (None, None);
             self.called.extend(of.line.call(answer.free, now));

@@ -25,6 +25,8 @@ pub(super) struct Limited {
     pub(super) back: Vec<Place>,
     /// Places of jobs that are held until then.
     pub(super) kept: Vec<(Place, Instant)>,
+    /// The free places after the last call.
+    pub(super) free: usize,
     /// No free place until then.
     pub(super) full_until: Option<Instant>,
     /// Since when no call found a free place, and when the places were judged last.
@@ -50,6 +52,7 @@ impl Limited {
             line: Line::new(now),
             back: Vec::new(),
             kept: Vec::new(),
+            free: 0,
             full_until: None,
             full_since: None,
             judged: None,

@@ -53,8 +53,8 @@ impl Line {
 
     /// The wait of one more job.
     pub(super) fn next(&mut self, now: Instant) -> Duration {
-        if self.is_empty(now) {
-            (self.end, self.moved) = (now, self.moved.max(now));
+        if self.end <= now {
+            (self.end, self.moved) = (now, now);
         }
         let first = (now.saturating_duration_since(self.moved) / 2).clamp(MIN_WAIT, MAX_WAIT);
         let gap = if self.is_stuck(now) { SLOW_GAP } else { GAP };
@@ -62,7 +62,7 @@ impl Line {
         self.end.saturating_duration_since(now)
     }
 
-    /// Adds a job that went back to the store.
+    /// Adds a job that is back in the store.
     pub(super) fn add(&mut self, job: Parked) {
         if self.jobs.len() < MAX_KNOWN {
             self.jobs.push_back(job);
@@ -120,7 +120,11 @@ impl Line {
             self.called += count;
             self.called_until = Some(now + COMES_WITHIN);
         }
-        self.jobs.drain(..count).collect()
+        let called = self.jobs.drain(..count).collect();
+        if self.jobs.is_empty() {
+            self.end = now;
+        }
+        called
     }
 }
 
