@@ -31,6 +31,11 @@ impl Namespace {
         most.map(|most| PlaceLimit::of_queue(queue, pattern, most))
     }
 
+    /// Whether any queue bounds how many jobs are out.
+    pub(super) fn has_bounded_queues(&self) -> bool {
+        self.queue_in_flight.read().iter().any(|(_, most)| most.is_some())
+    }
+
     /// Whether any queue has a limit, as far as this store knows.
     #[must_use]
     pub fn has_queue_limits(&self) -> bool {

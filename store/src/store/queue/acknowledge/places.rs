@@ -22,6 +22,9 @@ pub(super) async fn settle(
     acknowledgements: &[Proven],
     answers: &[Result<Acknowledged, StoreError>],
 ) {
+    if !namespace.has_bounded_queues() {
+        return;
+    }
     let mut by_queue: BTreeMap<&str, Option<PlaceCall>> = BTreeMap::new();
     for (proven, answer) in acknowledgements.iter().zip(answers) {
         let Proven { id, queue, proof, is_sealed, action, .. } = proven;
