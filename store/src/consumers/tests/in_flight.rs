@@ -146,6 +146,22 @@ async fn the_place_of_a_lease_lasts_as_long_as_the_lease() {
 }
 
 #[tokio::test]
+async fn a_lease_that_is_prolonged_and_ended_in_one_call_has_no_place() {
+    let fixture = limited(1).await;
+    fixture.add("x", Due::In(0)).await;
+    let job = fixture.take().await;
+    let of = |action| Acknowledgement { id: job.id.clone(), lease: job.lease.clone(), action };
+    let touch = || LeaseAction::Touch { ttr_ms: 60_000 };
+    let all = [of(touch()), of(LeaseAction::Finish), of(touch())];
+    fixture.consumers.acknowledge(&all).await.into_iter().for_each(|answer| {
+        answer.unwrap();
+    });
+    let limit = fixture.store.places_of_queue(QUEUE).unwrap();
+    let call = crate::store::places::PlaceCall::new(&limit);
+    assert_eq!(fixture.store.places(&[call]).await.unwrap()[0].free, 1);
+}
+
+#[tokio::test]
 async fn a_job_that_reached_nobody_gives_its_place_back() {
     let fixture = limited(1).await;
     fixture.add("x", Due::In(0)).await;

@@ -1,6 +1,6 @@
 //! The places of limited queues that acknowledgements end or prolong.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +41,11 @@ pub(super) async fn settle(
             // Also where the lease was over before: a repeat may be the first one that is answered.
             _ => call.back.push(place),
         }
+    }
+    // A lease may be prolonged and then ended in one call.
+    for call in by_queue.values_mut().flatten().filter(|call| !call.kept.is_empty()) {
+        let back: HashSet<&Place> = call.back.iter().collect();
+        call.kept.retain(|(place, _)| !back.contains(place));
     }
     let (queues, calls): (Vec<String>, Vec<PlaceCall>) =
         by_queue.into_iter().filter_map(|(queue, call)| Some((queue.to_owned(), call?))).unzip();
