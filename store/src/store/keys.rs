@@ -306,6 +306,11 @@ impl Keys {
         format!("{{{}:{LIMITS_KEY}}}:{PLACES_PREFIX}{limit}", self.namespace)
     }
 
+    /// Whether this key of the namespace is one of [`places`](Keys::places).
+    pub(super) fn is_of_places(&self, key: &str) -> bool {
+        key.split_once("}:").is_some_and(|(_, name)| name.starts_with(PLACES_PREFIX))
+    }
+
     /// The channel of the wake-ups between instances: `bucket due broker`.
     #[must_use]
     pub fn wake(&self) -> String {
@@ -417,6 +422,7 @@ mod tests {
             ("dwell:declared_schedules", Some(Part::Whole)),
             ("dwell:limits", Some(Part::Whole)),
             (keys.places("main orders.a").as_str(), Some(Part::Whole)),
+            (keys.aside(&keys.places("main orders.a"), 5).as_str(), Some(Part::Whole)),
             ("{dwell:limits}:other", None),
             ("dwell:metas", Some(Part::Unknown(None))),
             ("{dwell:16}:jobs", Some(Part::Unknown(Some(16)))),
