@@ -105,8 +105,7 @@ pub(super) async fn open(
                 queues.entry(bucket).or_default().extend(set);
             }
             Some(Part::Whole) if store.keys.is_of_places(key) => {
-                if let Some((problem, repaired)) =
-                    store.fsck_key(key, "zset", rules.repair).await?
+                if let Some((problem, repaired)) = store.fsck_key(key, "zset", rules.repair).await?
                 {
                     found(Finding { bucket: None, id: key.clone(), problem, repaired });
                 }
