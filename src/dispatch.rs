@@ -7,7 +7,8 @@
 //! - `InFlight` has the jobs from their claim to their settlement. Its window bounds the published
 //!   jobs, the jobs that are claimed ahead, and the bytes of both; while the window is full,
 //!   nothing is claimed.
-//! - `Turns` has the jobs of limited targets until a call has taken their turns.
+//! - `Turns` has the jobs of limited targets until a call has taken their turns, and `Places` until a
+//!   call has taken their places.
 //! - `Settler` settles jobs in the store, in batches.
 
 mod attempt;
@@ -19,6 +20,7 @@ mod due_queue;
 mod in_flight;
 mod outcome;
 mod pauses;
+mod places;
 mod settle_queue;
 mod settler;
 mod shares;
@@ -47,6 +49,7 @@ use crate::telemetry::Events;
 use crate::telemetry::trace::Traces;
 use claim_scheduler::{ClaimAnswer, ClaimScheduler};
 use in_flight::InFlight;
+use settle_queue::SettleCall;
 use settler::{SettleAnswer, Settler};
 
 /// The margin of a lease over the publish timeout: the time for the answer of the claim, and for
@@ -122,6 +125,7 @@ impl Dispatch {
         let mut claims = FuturesUnordered::new();
         let mut settles = FuturesUnordered::new();
         let mut turns = FuturesUnordered::new();
+        let mut places = FuturesUnordered::new();
         let mut connected = self.publisher.connected();
         let mut batches = Vec::with_capacity(BATCHES_PER_TURN);
         let mut alarm = Alarm::default();
@@ -139,10 +143,18 @@ impl Dispatch {
                 self.in_flight.publish_ready(&mut self.settler).await;
             }
             turns.extend(self.in_flight.next_turns());
+            while let Some(call) = self.in_flight.next_places() {
+                places.push(call);
+            }
             while let Some(call) = self.settler.next_call(&give_up) {
                 settles.push(call);
             }
-            if stopping && claims.is_empty() && settles.is_empty() && self.in_flight.is_confirmed()
+            let has_places = !self.in_flight.is_without_places() && !give_up.is_cancelled();
+            if stopping
+                && claims.is_empty()
+                && settles.is_empty()
+                && self.in_flight.is_confirmed()
+                && !has_places
             {
                 give_up.run_until_cancelled(Box::pin(self.scheduler.reclaim_lost())).await;
                 return;
@@ -158,6 +170,11 @@ impl Dispatch {
                 biased;
                 Some(answer) = claims.next(), if !claims.is_empty() => self.claimed(answer, stopping).await,
                 Some(answer) = settles.next(), if !settles.is_empty() => self.settled(&answer),
+                Some(answer) = places.next(), if !places.is_empty() => {
+                    for bucket in self.in_flight.took_places(answer, &mut self.settler).await {
+                        self.scheduler.job_due(bucket, clock::now());
+                    }
+                }
                 Some(answer) = turns.next(), if !turns.is_empty() => self.in_flight.took_turns(answer, &mut self.settler).await,
                 count = self.reports.recv_many(&mut batches, BATCHES_PER_TURN) => {
                     if count == 0 {
@@ -169,6 +186,7 @@ impl Dispatch {
                     }
                 }
                 () = give_up.cancelled(), if stopping && !self.in_flight.is_confirmed() => self.in_flight.abandon(&mut self.settler),
+                () = give_up.cancelled(), if stopping && has_places => {}
                 Some(head) = self.wake_ups.recv(), if !stopping => self.scheduler.wake_up(&head),
                 Ok(()) = self.fleet.changed(), if !stopping => self.scheduler.set_fleet(&self.fleet.borrow_and_update()),
                 Ok(()) = connected.changed() => {
@@ -195,6 +213,9 @@ impl Dispatch {
     fn settled(&mut self, answer: &SettleAnswer) {
         self.settler.answered(answer);
         self.in_flight.window().free_jobs(answer.call.len());
+        if let SettleCall::Release(jobs) = &answer.call {
+            self.in_flight.released(jobs);
+        }
         let now = clock::now();
         for wait in answer.due_again() {
             self.scheduler.job_due(answer.bucket, now + wait);

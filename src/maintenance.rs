@@ -28,12 +28,13 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::apply::Apply;
-use crate::config::{Delivery, Settings};
+use crate::config::{Delivery, Queues, Settings};
 use crate::dispatch::lease_of;
 use crate::fleet::{self, Fleet, WakeUps};
 use crate::request::FullQueues;
 use crate::store::Store;
 use crate::store::due_set::DueSet;
+use crate::store::error::StoreError;
 use crate::store::meta::SweepRules;
 use crate::store::wake_up::WakeUp;
 use crate::telemetry::Events;
@@ -133,10 +134,16 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
 
 /// Has the namespace keep the limits of the queues of these settings.
 async fn keep_queue_limits(store: &Store, settings: &Settings) {
-    if let Err(error) = store.keep_queue_limits(&settings.queues.limits()).await {
+    if let Err(error) = keep_limits_of(store, &settings.queues).await {
         let hint = "start the instance again when Redis takes writes; until then the limits of the namespace apply";
         tracing::warn!(%error, hint, "the limits of queues could not be kept");
     }
+}
+
+/// The same, with the error of a Redis that refuses.
+async fn keep_limits_of(store: &Store, queues: &Queues) -> Result<(), StoreError> {
+    store.keep_queue_limits(&queues.limits()).await?;
+    store.keep_queue_in_flight(&queues.in_flight()).await
 }
 
 fn spawn<E: Send + 'static>(

@@ -8,6 +8,8 @@ mod axum_worker;
 mod crashes;
 #[path = "worker/examples.rs"]
 mod examples;
+#[path = "worker/limits.rs"]
+mod limits;
 #[path = "worker/masters.rs"]
 mod masters;
 #[path = "worker/pops.rs"]

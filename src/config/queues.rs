@@ -43,6 +43,11 @@ pub struct QueueRules {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub burst: Option<u32>,
+    /// How many jobs of each queue consumers may have at a time, over all instances. The namespace
+    /// keeps it, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub in_flight: Option<u32>,
     /// How long dead jobs stay in Redis.
     pub dead_retention: Millis<0, MAX_DURATION_MS>,
 }
@@ -65,6 +70,12 @@ impl QueueRules {
     pub fn limit(&self) -> Option<Rate> {
         let (count, per_us) = rules::rate(self.rate.as_deref()?).ok()?;
         Some(Rate::new(count, per_us, self.burst.map(u64::from)))
+    }
+
+    /// Whether each queue has a limit of what consumers get.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.rate.is_some() || self.in_flight.is_some()
     }
 
     /// The most jobs of each queue, dead ones not counted; `None`: no maximum.
@@ -125,6 +136,12 @@ impl Queues {
     #[must_use]
     pub fn limits(&self) -> Vec<(String, Option<Rate>)> {
         self.iter().map(|rules| (rules.name.clone(), rules.limit())).collect()
+    }
+
+    /// How many jobs may be out, of all names and patterns; `None` for those without a bound.
+    #[must_use]
+    pub fn in_flight(&self) -> Vec<(String, Option<u32>)> {
+        self.iter().map(|rules| (rules.name.clone(), rules.in_flight)).collect()
     }
 
     /// All rules: first those of names, then those of patterns, the most specific first.

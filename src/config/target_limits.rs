@@ -9,24 +9,32 @@ use super::queues::{overlap, weight};
 use super::{Broker, rules};
 use crate::policy::limit::Rate;
 
-/// How many attempts the targets of a pattern get in a time, over all instances.
+/// How many attempts the targets of a pattern get in a time, and how many may be out at once, over
+/// all instances.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TargetLimit {
     /// The most attempts in a second, a minute or an hour: `100/s`, `3000/m`, `20/h`.
-    pub rate: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
     /// How many of them may come at once. By default 100 ms worth, at least 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub burst: Option<u32>,
+    /// How many attempts may be out at a time, with the jobs that wait for their consumers'
+    /// confirms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub in_flight: Option<u32>,
 }
 
 impl TargetLimit {
-    /// The rate and its burst. The rate was checked when the settings were read.
+    /// The rate and its burst; `None`: any number in any time. The rate was checked when the settings
+    /// were read.
     #[must_use]
-    pub fn rate(&self) -> Rate {
-        let (count, per_us) = rules::rate(&self.rate).unwrap_or((1, rules::HOUR_US));
-        Rate::new(count, per_us, self.burst.map(u64::from))
+    pub fn rate(&self) -> Option<Rate> {
+        let (count, per_us) = rules::rate(self.rate.as_deref()?).unwrap_or((1, rules::HOUR_US));
+        Some(Rate::new(count, per_us, self.burst.map(u64::from)))
     }
 }
 

@@ -118,6 +118,11 @@ impl Attempts {
         }
     }
 
+    /// Where to publish a job that is to be published.
+    pub(super) fn target<'a>(&'a self, lease: &'a ClaimedJob) -> &'a Destination {
+        self.rules.destination(lease)
+    }
+
     /// The last turn of a limited target that is of use to a job; `None`: any.
     pub(super) fn last_turn(&self, lease: &ClaimedJob) -> Option<LastTurn> {
         let (job, state) = (&lease.record.job, lease.state.progress());

@@ -1,5 +1,7 @@
 //! The jobs between their claim and their settlement: waiting ones, and published ones.
 
+mod limited;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,14 +9,13 @@ use std::time::Duration;
 use dwell_connectors::{Outcome, Token};
 
 use super::Parts;
-use super::attempt::{
-    AttemptRules, Attempts, Unconfirmed, expired_before_turn, expires_within, give_back,
-};
+use super::attempt::{AttemptRules, Attempts, Unconfirmed, give_back};
 use super::destinations::{Admission, Destinations};
 use super::outcome::Outcomes;
+use super::places::Places;
 use super::settle_queue::Settlement;
 use super::settler::Settler;
-use super::turns::{MAX_TURN_WAIT, NO_TURN_PAUSE, TurnAnswer, TurnState, Turns};
+use super::turns::{TurnState, Turns};
 use super::waiting::Waiting;
 use super::window::Window;
 use crate::clock::{self, Instant};
@@ -23,7 +24,7 @@ use crate::policy::UNREADABLE;
 use crate::policy::attempt::ABANDONED;
 use crate::publisher::{PublicationRequest, Publisher};
 use crate::store::due_set::DueSet;
-use crate::store::queue::claim::{Claim, ClaimedJob, MAX_CLAIM_AHEAD};
+use crate::store::queue::claim::{Claim, ClaimedJob};
 use crate::store::queue::settle::Bury;
 use crate::telemetry::Events;
 
@@ -35,8 +36,10 @@ pub(super) struct InFlight {
     attempts: Attempts,
     outcomes: Outcomes,
     destinations: Destinations,
-    /// `None` if no target has a limit.
+    /// `None` if no target has a rate.
     turns: Option<Turns>,
+    /// `None` if no target limits how many attempts are out.
+    places: Option<Places>,
     window: Window,
     waiting: Waiting,
     unconfirmed: HashMap<Token, Unconfirmed>,
@@ -64,6 +67,7 @@ impl InFlight {
                 bytes_max,
             ),
             turns: Turns::new(store, &broker, settings),
+            places: Places::new(store, &broker, settings),
             broker,
             publisher: publisher.clone(),
             events: events.clone(),
@@ -86,10 +90,11 @@ impl InFlight {
 
     /// When a waiting job is due, or has waited too long.
     #[must_use]
-    pub(super) fn next_at(&self) -> Option<Instant> {
+    pub(super) fn next_at(&mut self) -> Option<Instant> {
         let latest = self.waiting.first_without_place().map(|lease| self.attempts.latest(lease));
         let turns = self.turns.as_ref().and_then(Turns::next_at);
-        [self.waiting.next_at(), latest, turns].into_iter().flatten().min()
+        let places = self.places.as_mut().and_then(|places| places.next_at(clock::now()));
+        [self.waiting.next_at(), latest, turns, places].into_iter().flatten().min()
     }
 
     /// The connection to the broker is a new one.
@@ -157,41 +162,14 @@ impl InFlight {
             attempts.extend(self.attempt(lease, since, now, settler));
         }
         self.publish(attempts).await;
-        let late = self.turns.as_mut().map(|turns| turns.take_late(now));
-        for (_, lease) in late.into_iter().flatten() {
-            self.settle(&lease, give_back(&lease, NO_TURN_PAUSE), settler);
-        }
-    }
-
-    /// The next call for turns of limited targets, not running yet.
-    pub(super) fn next_turns(&mut self) -> Option<impl Future<Output = TurnAnswer> + use<>> {
-        self.turns.as_mut()?.next_call(clock::now())
-    }
-
-    /// A call for turns was answered: publishes the jobs whose turn has come.
-    pub(super) async fn took_turns(&mut self, answer: TurnAnswer, settler: &mut Settler) {
-        let Some(turns) = &mut self.turns else { return };
-        let now = clock::now();
-        match turns.answered(answer, now) {
-            Ok(jobs) => {
-                let mut attempts = Vec::with_capacity(jobs.len());
-                for (since, lease, turn) in jobs {
-                    attempts.extend(self.attempt_at(lease, since, now, Some(turn), settler));
-                }
-                self.publish(attempts).await;
-            }
-            Err(jobs) => {
-                for (_, lease) in jobs {
-                    self.settle(&lease, give_back(&lease, NO_TURN_PAUSE), settler);
-                }
-            }
-        }
+        self.give_back_late(now, settler);
     }
 
     /// Gives back all jobs that wait.
     pub(super) fn give_back_waiting(&mut self, settler: &mut Settler) {
-        let asking = self.turns.as_mut().map(Turns::drain);
-        for (_, lease) in asking.into_iter().flatten() {
+        let asking = self.turns.as_mut().map(Turns::drain).unwrap_or_default();
+        let of_places = self.places.as_mut().map(Places::drain).unwrap_or_default();
+        for lease in asking.into_iter().map(|(_, lease)| lease).chain(of_places) {
             self.settle(&lease, give_back(&lease, Duration::ZERO), settler);
         }
         for lease in self.waiting.drain() {
@@ -226,8 +204,8 @@ impl InFlight {
         turn: Option<TurnState>,
         settler: &mut Settler,
     ) -> Option<PublicationRequest> {
-        let to = match self.attempts.destination(&lease, now) {
-            Ok(to) => to,
+        match self.attempts.destination(&lease, now) {
+            Ok(_) => {}
             Err(settlement) => {
                 if let Settlement::Drop(_) = *settlement {
                     let (set, id) = (DueSet::Broker(&self.broker), &lease.id);
@@ -236,39 +214,13 @@ impl InFlight {
                 self.settle(&lease, *settlement, settler);
                 return None;
             }
-        };
+        }
         if !self.window.has_place() {
             self.waiting.for_place(since, lease);
             return None;
         }
-        if let Some(turns) = &mut self.turns {
-            match turn.unwrap_or_else(|| turns.state(to, &lease, now)) {
-                TurnState::Free => {}
-                TurnState::At(at) => {
-                    self.until_turn(lease, at, now, settler);
-                    return None;
-                }
-                // A job of a paused destination goes back in any case.
-                TurnState::Needed(_) if self.destinations.is_paused(to, now) => {}
-                TurnState::Needed(limit) => {
-                    let last = self.attempts.last_turn(&lease);
-                    if let Some(lease) = turns.ask(limit, since, last, lease, now) {
-                        self.settle(&lease, give_back(&lease, NO_TURN_PAUSE), settler);
-                    }
-                    return None;
-                }
-                TurnState::TooFar { expires: true, .. } => {
-                    self.settle(&lease, expired_before_turn(&lease), settler);
-                    return None;
-                }
-                // The job is judged when it is too late, or by another rate.
-                TurnState::TooFar { within, .. } => {
-                    let pause = within.clamp(NO_TURN_PAUSE, MAX_TURN_WAIT);
-                    self.settle(&lease, give_back(&lease, pause), settler);
-                    return None;
-                }
-            }
-        }
+        let lease = self.within_limits(lease, since, now, turn, settler)?;
+        let to = self.attempts.target(&lease);
         match self.destinations.admit(to, lease.size, self.waiting.late(), since, now) {
             Admission::Granted => self.window.take_place(),
             Admission::Wait { late } => {
@@ -290,27 +242,6 @@ impl InFlight {
         Some(attempt)
     }
 
-    /// Has a job wait for its turn: here if the turn comes at once, in the store otherwise.
-    fn until_turn(
-        &mut self,
-        mut lease: Box<ClaimedJob>,
-        at: Instant,
-        now: Instant,
-        settler: &mut Settler,
-    ) {
-        if let Some(settlement) = expires_within(&lease, at.saturating_duration_since(now)) {
-            self.settle(&lease, settlement, settler);
-            return;
-        }
-        lease.ready = lease.ready.max(at.min(now + MAX_TURN_WAIT));
-        if at <= now + MAX_CLAIM_AHEAD {
-            self.waiting.until_due(lease);
-        } else {
-            // The job goes back for its `ready`.
-            self.settle(&lease, give_back(&lease, Duration::ZERO), settler);
-        }
-    }
-
     /// Settles a job without a publication.
     fn settle(&mut self, lease: &ClaimedJob, settlement: Settlement, settler: &mut Settler) {
         self.window.take_place();
@@ -318,6 +249,9 @@ impl InFlight {
         settler.note(facts);
         settler.push(lease.bucket, settlement);
         self.window.free_bytes(lease.size);
+        if let Some(places) = &mut self.places {
+            places.ended(&lease.token);
+        }
     }
 
     /// A publication has its outcome.
@@ -325,15 +259,19 @@ impl InFlight {
         let Some(mut publication) = self.unconfirmed.remove(&token) else { return };
         let (bucket, size) = (publication.lease.bucket, publication.lease.size);
         let facts = publication.facts.take();
+        let placed = self.places.is_some().then(|| publication.lease.token());
         self.window.free_bytes(size);
         self.waiting.outcome_arrived();
-        match self.outcomes.conclude(
-            publication,
-            token,
-            outcome,
-            clock::now(),
-            &mut self.destinations,
-        ) {
+        let now = clock::now();
+        let settlement =
+            self.outcomes.conclude(publication, token, outcome, now, &mut self.destinations);
+        if let (Some(places), Some(job)) = (&mut self.places, placed) {
+            match &settlement {
+                Some(Settlement::Hold(_, ttr_ms)) => places.held(&job, *ttr_ms, now),
+                _ => places.ended(&job),
+            }
+        }
+        match settlement {
             Some(settlement) => {
                 settler.note(facts);
                 settler.push(bucket, settlement);
@@ -351,6 +289,9 @@ impl InFlight {
             let settlement = Settlement::of(ABANDONED, publication.lease.token(), 0);
             settler.push(publication.lease.bucket, settlement);
             self.window.free_bytes(publication.lease.size);
+            if let Some(places) = &mut self.places {
+                places.ended(&publication.lease.token);
+            }
         }
     }
 }

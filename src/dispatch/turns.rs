@@ -78,8 +78,10 @@ pub(super) struct Turns {
     store: Arc<Store>,
     broker: Arc<str>,
     connector: BrokerConfig,
-    /// The patterns and their limits: the first one that matches counts.
+    /// The patterns: the first one that matches counts.
     patterns: Allow,
+    /// The limit of each pattern: its place in `limits`. `None`: without a rate.
+    of_pattern: Vec<Option<usize>>,
     limits: Vec<Limit>,
     /// Jobs for the next call.
     asking: Vec<Asking>,
@@ -98,23 +100,25 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// `None` if no target of the broker has a limit.
+    /// `None` if no target of the broker has a rate.
     pub(super) fn new(store: &Arc<Store>, broker: &Arc<str>, settings: &Broker) -> Option<Self> {
-        let limits = settings.ordered_limits();
+        let (mut patterns, mut of_pattern, mut limits) = (Vec::new(), Vec::new(), Vec::new());
+        for (pattern, limit) in settings.ordered_limits() {
+            patterns.push(pattern.to_owned());
+            of_pattern.push(limit.rate().map(|rate| {
+                limits.push(Limit::of_targets(broker, pattern, rate));
+                limits.len() - 1
+            }));
+        }
         if limits.is_empty() {
             return None;
         }
-        let patterns: Vec<String> =
-            limits.iter().map(|(pattern, _)| (*pattern).to_owned()).collect();
-        let limits = limits
-            .into_iter()
-            .map(|(pattern, limit)| Limit::of_targets(broker, pattern, limit.rate()))
-            .collect();
         Some(Turns {
             store: store.clone(),
             broker: broker.clone(),
             connector: settings.connector.clone(),
             patterns: Allow::new(&*settings.connector, &patterns),
+            of_pattern,
             limits,
             asking: Vec::new(),
             asked: Vec::new(),
@@ -130,7 +134,10 @@ impl Turns {
         if lease.state.reason.is_some() {
             return TurnState::Free;
         }
-        let Some(limit) = self.patterns.find(&*self.connector, to) else { return TurnState::Free };
+        let pattern = self.patterns.find(&*self.connector, to);
+        let Some(limit) = pattern.and_then(|pattern| self.of_pattern[pattern]) else {
+            return TurnState::Free;
+        };
         let (turn, now_us) = (lease.state.turn, self.now_us(now));
         let (mark, rate) = (self.limits[limit].mark(), self.limits[limit].rate());
         if !turn.is_good(mark, rate.turn_ttl_ms(), now_us / 1000) {

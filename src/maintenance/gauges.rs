@@ -105,7 +105,7 @@ impl JobGauges {
         let of_queues: Vec<&str> = self
             .queues
             .iter()
-            .filter(|rules| rules.rate.is_some())
+            .filter(|rules| rules.is_limited())
             .map(|rules| rules.name.as_str())
             .collect();
         if self.limited.is_empty() && of_queues.is_empty() {
@@ -114,7 +114,7 @@ impl JobGauges {
         // The start kept them: Redis has lost them.
         if !of_queues.is_empty()
             && !self.store.has_queue_limits()
-            && let Err(error) = self.store.keep_queue_limits(&self.queues.limits()).await
+            && let Err(error) = super::keep_limits_of(&self.store, &self.queues).await
         {
             tracing::debug!(%error, "the limits of queues could not be kept again");
         }

@@ -95,7 +95,7 @@ pub struct Limited {
     pub queue: Option<String>,
     /// The pattern of the limit in the settings.
     pub pattern: String,
-    /// How many jobs wait for their turns; those that were cancelled meanwhile are counted too.
+    /// How many jobs wait for their turns or places; those that were cancelled meanwhile are counted too.
     pub waiting: u64,
     /// Since when jobs wait without a break, epoch ms.
     pub since_ms: i64,

@@ -6,6 +6,7 @@
 //! - `fill`: pops from the buckets of a queue, the one with the oldest job first.
 //! - `guard`: popped jobs that have not reached their consumer; dropped, they go back.
 //! - `heads`: the due time of the first job of each bucket of a queue.
+//! - `in_flight`: the places of queues that limit how many jobs are out.
 //! - `places`: what all waiting pops may take together.
 //! - `turns`: the turns of limited queues.
 //! - `watch`: the looks at a queue, and the pops that wait for its jobs; `waiter`: a pop that
@@ -16,6 +17,7 @@ mod calls;
 mod fill;
 mod guard;
 mod heads;
+mod in_flight;
 mod places;
 mod rounds;
 mod turn_wait;
@@ -44,6 +46,7 @@ use crate::policy::late::LateRules;
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
+use crate::store::place_observers::PlaceObserver;
 use crate::store::queue::acknowledge::{
     Acknowledged, Acknowledgement, LeaseAction, LeaseObserver, LeaseVerdict,
 };
@@ -107,6 +110,14 @@ impl Inner {
     }
 }
 
+impl PlaceObserver for Inner {
+    fn places_free(&self, queue: &str, count: usize) {
+        if let Some(watch) = self.watches.lock().get(queue) {
+            watch.places_free(count);
+        }
+    }
+}
+
 impl LeaseObserver for Inner {
     fn acknowledged(&self, queue: &str, id: &JobId, action: &LeaseAction, verdict: LeaseVerdict) {
         let error: &str = match action {
@@ -156,7 +167,10 @@ impl Consumers {
         let (watches, budget) = Default::default();
         let alarms = Semaphore::new(MAX_ALARMS);
         let inner = Inner { store, rules, observer, watches, places, stop, budget, alarms };
-        Consumers { inner: Arc::new(inner) }
+        let inner = Arc::new(inner);
+        let watching: Arc<dyn PlaceObserver> = inner.clone();
+        inner.store.observe_places(Arc::downgrade(&watching));
+        Consumers { inner }
     }
 
     /// Hands out due jobs, and waits for the first one if there is none. Empty after the wait, or

@@ -8,7 +8,9 @@
 //!   durability; [`refusals`]: the logins that Redis refuses.
 //! - [`meta`]: the description of a namespace; [`server_facts`]: the facts of its server;
 //!   [`fleet`]: the instances; [`declared`]: the schedules of their settings; [`limits`]: the turns
-//!   of limited targets; [`queue_limits`]: those of queues; [`wake_up`]: what they tell one another.
+//!   of limited targets; [`queue_limits`]: those of queues; [`places`]: what of a limit is out at a time,
+//!   and [`place_observers`]: who waits for it;
+//!   [`wake_up`]: what they tell one another.
 //! - [`acl`]: the permissions of the user.
 
 pub mod acl;
@@ -25,6 +27,8 @@ pub mod keys;
 pub mod limits;
 pub mod meta;
 pub mod namespace;
+pub mod place_observers;
+pub mod places;
 pub mod queue;
 pub mod queue_limits;
 pub mod reader;

@@ -9,6 +9,7 @@ mod early;
 mod environment;
 mod events;
 mod faults;
+mod in_flight;
 mod late;
 mod limits;
 mod race;

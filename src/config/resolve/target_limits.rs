@@ -4,7 +4,7 @@ use dwell_connectors::Destination;
 
 use super::Resolver;
 use crate::config::target_limits::tie;
-use crate::config::{Broker, rules};
+use crate::config::{Broker, layers, rules};
 
 impl Resolver<'_> {
     /// Reports limits whose pattern or rate is wrong, and patterns of which neither wins.
@@ -25,8 +25,25 @@ impl Resolver<'_> {
                 let hint = "make one of them longer, or name the targets themselves".to_owned();
                 self.note_at(&path, (wrong, hint));
             }
+            // A value that is wrong is not read.
+            let within = format!("{}.", layers::key(&path));
+            let is_read = !self.problems.iter().any(|problem| problem.key.starts_with(&within));
             let [first, second, third, fourth] = path;
-            self.check_at(&[first, second, third, fourth, "rate"], rules::rate(&limit.rate));
+            match &limit.rate {
+                Some(rate) => {
+                    self.check_at(&[first, second, third, fourth, "rate"], rules::rate(rate));
+                }
+                None if is_read && limit.burst.is_some() => {
+                    let wrong = ("a burst needs a rate".to_owned(), "write a rate too".to_owned());
+                    self.note_at(&[first, second, third, fourth, "burst"], wrong);
+                }
+                None if is_read && limit.in_flight.is_none() => {
+                    let wrong = "neither a rate nor in_flight is written".to_owned();
+                    let hint = "write one of them, or remove the section".to_owned();
+                    self.note_at(&path, (wrong, hint));
+                }
+                None => {}
+            }
         }
     }
 }

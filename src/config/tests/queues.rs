@@ -76,7 +76,8 @@ fn each_mistake_of_a_queue_is_told() {
         ("[queues.\"a.b\"]\nrate = \"1\"", "queues.\"a.b\".rate", "no unit"),
         ("[queues.a]\nburst = 5", "queues.a.burst", "needs a rate"),
         ("[queues.a]\nrate = \"1/s\"\nburst = 0", "queues.a.burst", "from 1"),
-        ("[queues.a]\nin_flight = 1", "queues.a.in_flight", "no such setting"),
+        ("[queues.a]\nin_flight = 0", "queues.a.in_flight", "from 1"),
+        ("[queues.a]\nin_flight = 5\nburst = 5", "queues.a.burst", "needs a rate"),
         (
             "[queues.\"a.*\"]\n[queues.\"*.b\"]",
             "queues.\"a.*\"",

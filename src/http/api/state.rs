@@ -10,7 +10,7 @@ use super::guard::Guard;
 use super::rates::Rates;
 use crate::apply::Apply;
 use crate::clock;
-use crate::config::{Limits, Settings};
+use crate::config::{Limits, QueueRules, Settings};
 use crate::queues::QueueService;
 use crate::readiness::Readiness;
 use crate::request::{FullQueues, RequestRules};
@@ -103,7 +103,7 @@ impl Api {
             roles,
             brokers: brokers.collect(),
             has_limits: settings.brokers.values().any(|broker| !broker.limits.is_empty())
-                || settings.queues.iter().any(|rules| rules.rate.is_some()),
+                || settings.queues.iter().any(QueueRules::is_limited),
             ingests: ingests
                 .map(|(name, ingest)| (name.clone(), (ingest.broker.clone(), ingest.topic.clone())))
                 .collect(),

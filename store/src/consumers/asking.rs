@@ -114,6 +114,21 @@ fn ended(
     answer.unwrap_or_else(|_| Err(StoreError::new(Class::Other, "the process ended during a pop")))
 }
 
+/// Leaves these pops so many jobs together, the first ones first. Returns those without any.
+pub(super) fn cut(pops: &mut Vec<Asking>, mut left: usize) -> Vec<Asking> {
+    let mut without = Vec::new();
+    for mut pop in std::mem::take(pops) {
+        pop.limits.most = pop.limits.most.min(left);
+        left -= pop.limits.most;
+        if pop.limits.most == 0 {
+            without.push(pop);
+        } else {
+            pops.push(pop);
+        }
+    }
+    without
+}
+
 /// The pops that ask, in their order.
 #[derive(Default)]
 pub(super) struct Line {
@@ -255,6 +270,14 @@ mod tests {
         assert_eq!(line.take(1000).len(), CALL_JOBS / 7);
         assert_eq!(line.take(1000).len(), 20 - CALL_JOBS / 7);
         assert!(line.take(1000).is_empty());
+    }
+
+    #[test]
+    fn the_first_pops_get_what_there_is() {
+        let (mut pops, _answers): (Vec<_>, Vec<_>) = [2, 3, 1].map(asking).into_iter().unzip();
+        assert_eq!(most(&cut(&mut pops, 4)), [0]);
+        assert_eq!(most(&pops), [2, 2]);
+        assert_eq!((cut(&mut pops, 0).len(), pops.len()), (2, 0));
     }
 
     #[test]

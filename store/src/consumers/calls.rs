@@ -43,8 +43,16 @@ impl Consumers {
     /// call. Those without a job ask again. A task of its own: if a consumer goes away, or gets
     /// jobs of another master first, its answer gives the jobs back.
     pub(super) async fn make(self, call: Call, mut pops: Vec<Asking>) {
+        let places = self.take_places(&call, &mut pops).await;
+        // A job without a place takes no turn.
+        if pops.is_empty() {
+            return;
+        }
         let turns = self.take_turns(&call, &mut pops).await;
         if pops.is_empty() {
+            if let Some(places) = &places {
+                self.give_places_back(&call, places).await;
+            }
             return;
         }
         let limits: Vec<PopLimits> = pops.iter().map(|pop| pop.limits).collect();
@@ -57,6 +65,15 @@ impl Consumers {
             Ok(Some(Answered { portions, over, count })) => {
                 if let Some(turns) = &turns {
                     self.give_turns_back(&call, turns, count).await;
+                }
+                if let Some(places) = &places {
+                    let of_jobs = |portion: &Portion| self.places_of(&call, &portion.jobs);
+                    let of_jobs = portions.iter().flat_map(of_jobs).collect();
+                    if let Err(error) = self.keep_places(&call, places, of_jobs).await {
+                        // Dropped, the jobs go back.
+                        pops.into_iter().for_each(|pop| pop.answer(Err(error.clone())));
+                        return;
+                    }
                 }
                 let (mut left, mut waiting) = (Vec::new(), Vec::new());
                 for (pop, Portion { jobs, had_over }) in pops.into_iter().zip(portions) {
@@ -78,9 +95,16 @@ impl Consumers {
                 if let Some(turns) = &turns {
                     self.give_turns_back(&call, turns, 0).await;
                 }
+                if let Some(places) = &places {
+                    self.give_places_back(&call, places).await;
+                }
                 pops.into_iter().for_each(|pop| pop.answer(Ok(Answer::Paused)));
             }
             Err(error) => {
+                // A call without an answer may have popped jobs.
+                if let Some(places) = places.as_ref().filter(|_| !error.is_away()) {
+                    self.give_places_back(&call, places).await;
+                }
                 if error.class == Class::Timeout && !self.inner.store.is_cluster() {
                     call.fail_others(&error);
                 }

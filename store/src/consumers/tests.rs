@@ -4,6 +4,7 @@
 mod ahead;
 mod bounds;
 mod gone;
+mod in_flight;
 mod limited;
 mod memory;
 mod order;

@@ -1,7 +1,7 @@
 //! The turns of limited queues: a call hands out as many jobs as have their turns.
 
 use super::Consumers;
-use super::asking::{Answer, Asking};
+use super::asking::{Answer, Asking, cut};
 use super::turn_wait::TurnWait;
 use super::watch::Call;
 use crate::store::limits::Limit;
@@ -31,15 +31,8 @@ impl Consumers {
         };
         let is_limited = turns < asked || !wait.is_zero();
         call.limited(is_limited.then(|| TurnWait::new(&limit, wait)));
-        let mut left = turns;
-        for mut pop in std::mem::take(pops) {
-            pop.limits.most = pop.limits.most.min(left);
-            left -= pop.limits.most;
-            if pop.limits.most == 0 {
-                pop.answer(Ok(Answer::NoneDue));
-            } else {
-                pops.push(pop);
-            }
+        for pop in cut(pops, turns) {
+            pop.answer(Ok(Answer::NoneDue));
         }
         Some(TakenTurns { limit, turns })
     }

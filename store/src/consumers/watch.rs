@@ -15,7 +15,7 @@ use super::Consumers;
 use super::asking::{Answer, Asking};
 use super::heads::{Heads, SILENT_MASTER_TIMEOUT};
 use super::rounds::{Begun, Rounds};
-use super::turn_wait::TurnWait;
+use super::turn_wait::{Fullness, TurnWait};
 use super::waiter::{Shared, Waiter};
 use crate::clock::{self, Instant};
 use crate::store::error::{Class, StoreError};
@@ -53,8 +53,9 @@ struct State {
     used: Instant,
     /// The time of the next look at all buckets; `None`: now.
     look_at: Option<Instant>,
-    /// A limited queue had no turn for another job at the last call.
+    /// A limited queue had no turn or no place for another job at the last call.
     limited: Option<TurnWait>,
+    fullness: Fullness,
     is_over: bool,
 }
 
@@ -81,6 +82,7 @@ impl Watch {
             used: clock::now(),
             look_at: None,
             limited: None,
+            fullness: Fullness::default(),
             is_over: false,
         };
         Watch {
@@ -117,6 +119,16 @@ impl Watch {
     pub(super) fn look_again(&self) {
         let mut state = self.state.lock();
         state.look_at = None;
+        self.changed(state);
+    }
+
+    /// This process gave so many places of a limited queue back.
+    pub(super) fn places_free(&self, count: usize) {
+        let mut state = self.state.lock();
+        state.fullness.freed = state.fullness.freed.wrapping_add(count as u64);
+        if let Some(wait) = &mut state.limited {
+            wait.freed(count);
+        }
         self.changed(state);
     }
 
@@ -309,7 +321,10 @@ impl Watch {
         let mut state = self.state.lock();
         // The limit may have been removed since.
         let store = &consumers.inner.store;
-        let limited = state.limited.filter(|_| store.limit_of_queue(&self.queue).is_some());
+        let limited = state.limited.filter(|wait| match wait.is_for_place() {
+            true => store.places_of_queue(&self.queue).is_some(),
+            false => store.limit_of_queue(&self.queue).is_some(),
+        });
         if let Some(TurnWait { until, .. }) = limited.filter(|wait| now < wait.until) {
             return state.look_at.map_or(until, |look_at| look_at.min(until));
         }

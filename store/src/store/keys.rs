@@ -33,6 +33,8 @@ const SCHEDULE_KEYS: [&str; 4] = ["schedule_times", "schedule_states", ENDS_KEY,
 const DECLARED_KEY: &str = "declared_schedules";
 /// The turns of limited targets.
 const LIMITS_KEY: &str = "limits";
+/// The begin of the names of what is out of each limit, in the slot of [`LIMITS_KEY`].
+const PLACES_PREFIX: &str = "places:";
 
 /// The keys of one namespace.
 #[derive(Debug, Clone)]
@@ -249,6 +251,9 @@ impl Keys {
             };
         };
         let (tag, name) = rest.split_once("}:")?;
+        if tag == LIMITS_KEY && name.starts_with(PLACES_PREFIX) {
+            return Some(Part::Whole);
+        }
         if matches!(tag, "meta" | "instances" | DECLARED_KEY | LIMITS_KEY) {
             return name.starts_with("quarantined:").then_some(Part::Whole);
         }
@@ -292,6 +297,18 @@ impl Keys {
     #[must_use]
     pub fn limits(&self) -> String {
         format!("{}:{LIMITS_KEY}", self.namespace)
+    }
+
+    /// What is out of the limit of this name at a time (`places.lua`): zset place → end of its lease,
+    /// epoch ms. All are in the slot of [`limits`](Keys::limits), so that one call reaches several.
+    #[must_use]
+    pub fn places(&self, limit: &str) -> String {
+        format!("{{{}:{LIMITS_KEY}}}:{PLACES_PREFIX}{limit}", self.namespace)
+    }
+
+    /// Whether this key of the namespace is one of [`places`](Keys::places).
+    pub(super) fn is_of_places(&self, key: &str) -> bool {
+        key.split_once("}:").is_some_and(|(_, name)| name.starts_with(PLACES_PREFIX))
     }
 
     /// The channel of the wake-ups between instances: `bucket due broker`.
@@ -404,6 +421,9 @@ mod tests {
             ("dwell:instances", Some(Part::Whole)),
             ("dwell:declared_schedules", Some(Part::Whole)),
             ("dwell:limits", Some(Part::Whole)),
+            (keys.places("main orders.a").as_str(), Some(Part::Whole)),
+            (keys.aside(&keys.places("main orders.a"), 5).as_str(), Some(Part::Whole)),
+            ("{dwell:limits}:other", None),
             ("dwell:metas", Some(Part::Unknown(None))),
             ("{dwell:16}:jobs", Some(Part::Unknown(Some(16)))),
             ("{dwell:007}:jobs", Some(Part::Unknown(Some(7)))),

@@ -10,6 +10,7 @@ use super::due_set::DueSet;
 use super::error::StoreError;
 use super::meta;
 use super::namespace::Namespace;
+use super::places::Told;
 use crate::policy::limit::{Rate, mark_of};
 
 /// An instance that took turns so long ago may have other limits by now, µs.
@@ -96,7 +97,7 @@ pub struct Limited {
     /// The pattern of the limit.
     pub pattern: String,
     /// How many turns lie ahead: the jobs that wait for them, and those that were cancelled while
-    /// they waited. 0 of a queue, of which no turn is taken ahead.
+    /// they waited; and the jobs that wait for places. 0 of a queue, of which no turn is taken ahead.
     pub waiting: u64,
     /// Since when jobs wait without a break, epoch ms.
     pub since_ms: i64,
@@ -168,8 +169,31 @@ impl Namespace {
         let now_us = self.read_clock().await?;
         let mut limited: Vec<Limited> =
             fields.iter().filter_map(|(name, value)| limited_of(name, value, now_us)).collect();
+        let told = fields.iter().filter_map(|(name, value)| Told::read(name, value, now_us));
+        told.for_each(|told| add_places(&mut limited, &told));
         limited.sort_by(|one, other| (&one.set, &one.pattern).cmp(&(&other.set, &other.pattern)));
         Ok(limited)
+    }
+}
+
+/// Adds the jobs that wait for places of a limit, as one process tells.
+fn add_places(limited: &mut Vec<Limited>, told: &Told) {
+    let Some((set, pattern)) = told.name.split_once(' ').filter(|_| told.waiting > 0) else {
+        return;
+    };
+    // Of a queue its ready jobs wait.
+    let waiting = if DueSet::named(set).is_of_queue() { 0 } else { told.waiting };
+    match limited.iter_mut().find(|known| known.set == set && known.pattern == pattern) {
+        Some(known) => {
+            known.waiting = known.waiting.saturating_add(waiting);
+            known.since_ms = known.since_ms.min(told.since_ms);
+        }
+        None => limited.push(Limited {
+            set: set.to_owned(),
+            pattern: pattern.to_owned(),
+            waiting,
+            since_ms: told.since_ms,
+        }),
     }
 }
 

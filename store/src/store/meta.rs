@@ -17,6 +17,8 @@ const BROKER_PREFIX: &str = "broker:";
 /// The limits of queues, by name or pattern: a rate, or [`NO_LIMIT`].
 const LIMIT_PREFIX: &str = "limit:";
 const NO_LIMIT: &str = "-";
+/// How many jobs of a queue are out at a time, by name or pattern: a number, or [`NO_LIMIT`].
+const IN_FLIGHT_PREFIX: &str = "in_flight:";
 /// Settings that hold for the whole namespace, ms.
 const DEAD_RETENTION: &str = "dead_retention";
 const DEDUPE_WINDOW: &str = "dedupe_window";
@@ -24,6 +26,10 @@ const DEDUPE_WINDOW: &str = "dedupe_window";
 /// The rate of the queues of a name or pattern; `None`: they have no limit, whatever other patterns
 /// say.
 pub type QueueLimit = (String, Option<Rate>);
+
+/// How many jobs of each queue of a name or pattern may be out at a time; `None`: any number, whatever
+/// other patterns say.
+pub type QueueInFlight = (String, Option<u32>);
 
 /// The settings of `sweep`, kept in the namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +62,8 @@ pub struct Meta {
     pub dedupe_window_ms: Option<u64>,
     /// The limits of queues, in the order in which they apply.
     pub queue_limits: Vec<QueueLimit>,
+    /// How many jobs of queues may be out at a time, in the order in which they apply.
+    pub queue_in_flight: Vec<QueueInFlight>,
 }
 
 impl Meta {
@@ -248,6 +256,7 @@ pub(super) fn meta_of(key: &str, fields: &[(String, String)]) -> Result<Option<M
         dead_retention_ms,
         dedupe_window_ms,
         queue_limits: limits_of(fields),
+        queue_in_flight: in_flight_of(fields),
     }))
 }
 
@@ -261,14 +270,38 @@ pub(super) fn limit_text(rate: Option<Rate>) -> String {
     rate.map_or(NO_LIMIT.to_owned(), |rate| rate.to_string())
 }
 
+/// The field of how many jobs of queues may be out.
+pub(super) fn in_flight_field(pattern: &str) -> String {
+    format!("{IN_FLIGHT_PREFIX}{pattern}")
+}
+
+/// That number in its field.
+pub(super) fn in_flight_text(most: Option<u32>) -> String {
+    most.map_or(NO_LIMIT.to_owned(), |most| most.to_string())
+}
+
 /// The limits of queues in these fields: those of names, then the pattern with the most characters
 /// besides `*`.
 fn limits_of(fields: &[(String, String)]) -> Vec<QueueLimit> {
+    in_order(fields, LIMIT_PREFIX, Rate::read)
+}
+
+/// How many jobs of queues may be out, by these fields, in the same order.
+fn in_flight_of(fields: &[(String, String)]) -> Vec<QueueInFlight> {
+    in_order(fields, IN_FLIGHT_PREFIX, |text| text.parse::<u32>().ok().filter(|most| *most > 0))
+}
+
+/// What the fields with this prefix say of names and patterns, in the order in which it applies.
+fn in_order<T>(
+    fields: &[(String, String)],
+    prefix: &str,
+    read: impl Fn(&str) -> Option<T>,
+) -> Vec<(String, Option<T>)> {
     let limit = |(field, text): &(String, String)| {
-        let pattern = field.strip_prefix(LIMIT_PREFIX)?;
-        Some((pattern.to_owned(), Rate::read(text)))
+        let pattern = field.strip_prefix(prefix)?;
+        Some((pattern.to_owned(), read(text)))
     };
-    let mut limits: Vec<QueueLimit> = fields.iter().filter_map(limit).collect();
+    let mut limits: Vec<(String, Option<T>)> = fields.iter().filter_map(limit).collect();
     let weight = |pattern: &str| pattern.bytes().filter(|byte| *byte != b'*').count();
     // Instances may have declared two patterns of which neither wins: all follow the same one.
     limits.sort_by(|(one, _), (other, _)| {
@@ -358,6 +391,16 @@ mod tests {
         fields.reverse();
         fields.push(("broker:main".to_owned(), "1".to_owned()));
         assert_eq!(limits_of(&fields), limits);
+        let in_flight: Vec<QueueInFlight> = [("orders.eu", None), ("*", Some(10))]
+            .map(|(name, most)| (name.to_owned(), most))
+            .to_vec();
+        fields.extend(
+            in_flight
+                .iter()
+                .rev()
+                .map(|(name, most)| (in_flight_field(name), in_flight_text(*most))),
+        );
+        assert_eq!((in_flight_of(&fields), limits_of(&fields)), (in_flight, limits));
         assert_eq!(brokers_of(&fields), ["main"]);
     }
 }

@@ -14,6 +14,7 @@ use super::client::{RedisClient, SlotLayout, rest};
 use super::error::{Class, StoreError};
 use super::gate::Gate;
 use super::keys::{FIXED_KEYS, Keys};
+use super::place_observers::PlaceObservers;
 use super::queue::lease::Lease;
 use super::record::Nonce;
 use super::scripts::{Name, Scripts};
@@ -61,6 +62,10 @@ pub struct Namespace {
     pub(super) brokers: RwLock<Arc<[String]>>,
     /// The limits of queues, in the order in which they apply.
     pub(super) queue_limits: RwLock<Vec<meta::QueueLimit>>,
+    /// How many jobs of queues may be out at a time, in the same order.
+    pub(super) queue_in_flight: RwLock<Vec<meta::QueueInFlight>>,
+    /// Those that wait for places of queues.
+    pub(super) place_observers: PlaceObservers,
     /// The key of the leases of queues, from the epoch of the namespace, which no consumer knows.
     lease_key: RwLock<[u8; 32]>,
     /// Whether a queue has as many jobs as it may have; none is full before this is set.
@@ -88,6 +93,8 @@ impl Namespace {
             joined: None,
             brokers: RwLock::new(known.brokers.into()),
             queue_limits: RwLock::new(known.queue_limits),
+            queue_in_flight: RwLock::new(known.queue_in_flight),
+            place_observers: PlaceObservers::default(),
             lease_key: RwLock::new(lease_key(&known.epoch)),
             is_queue_full: OnceLock::new(),
             schedules_changed: Notify::new(),
@@ -171,6 +178,7 @@ impl Namespace {
         *self.lease_key.write() = lease_key(&meta.epoch);
         *self.brokers.write() = meta.brokers.into();
         *self.queue_limits.write() = meta.queue_limits;
+        *self.queue_in_flight.write() = meta.queue_in_flight;
     }
 
     /// Redis's clock now, epoch µs, computed from Redis's last answer. Before the first

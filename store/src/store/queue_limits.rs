@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::answer::Items;
 use super::error::StoreError;
 use super::limits::Limit;
-use super::meta::{self, QueueLimit};
+use super::meta::{self, QueueInFlight, QueueLimit};
 use super::namespace::Namespace;
+use super::places::PlaceLimit;
 use super::schedules::pattern::fits;
 use crate::clock;
 
@@ -22,28 +23,51 @@ impl Namespace {
         rate.map(|rate| Limit::of_queue(queue, pattern, rate))
     }
 
+    /// How many jobs of this queue may be out at a time.
+    #[must_use]
+    pub fn places_of_queue(&self, queue: &str) -> Option<PlaceLimit> {
+        let limits = self.queue_in_flight.read();
+        let (pattern, most) = limits.iter().find(|(pattern, _)| fits(queue, pattern))?;
+        most.map(|most| PlaceLimit::of_queue(queue, pattern, most))
+    }
+
+    /// Whether any queue bounds how many jobs are out.
+    pub(super) fn has_bounded_queues(&self) -> bool {
+        self.queue_in_flight.read().iter().any(|(_, most)| most.is_some())
+    }
+
     /// Whether any queue has a limit, as far as this store knows.
     #[must_use]
     pub fn has_queue_limits(&self) -> bool {
-        !self.queue_limits.read().is_empty()
+        !self.queue_limits.read().is_empty() || !self.queue_in_flight.read().is_empty()
     }
 
     /// Keeps the limits of these names and patterns, `None` for those without one. Others stay as
     /// they are. Calls Redis only where something changes.
     pub async fn keep_queue_limits(&self, declared: &[QueueLimit]) -> Result<(), StoreError> {
-        let known = self.queue_limits.read().clone();
-        if known.is_empty() && declared.iter().all(|(_, rate)| rate.is_none()) {
-            return Ok(());
-        }
-        let changed: Vec<&QueueLimit> =
-            declared.iter().filter(|limit| !known.contains(limit)).collect();
-        if changed.is_empty() {
+        let changed = changed(&self.queue_limits.read(), declared);
+        let field =
+            |(pattern, rate): &QueueLimit| (meta::limit_field(pattern), meta::limit_text(*rate));
+        self.keep_in_meta(changed.iter().map(field).collect()).await
+    }
+
+    /// The same of how many jobs of these queues may be out at a time.
+    pub async fn keep_queue_in_flight(&self, declared: &[QueueInFlight]) -> Result<(), StoreError> {
+        let changed = changed(&self.queue_in_flight.read(), declared);
+        let field = |(pattern, most): &QueueInFlight| {
+            (meta::in_flight_field(pattern), meta::in_flight_text(*most))
+        };
+        self.keep_in_meta(changed.iter().map(field).collect()).await
+    }
+
+    async fn keep_in_meta(&self, fields: Vec<(String, String)>) -> Result<(), StoreError> {
+        if fields.is_empty() {
             return Ok(());
         }
         let mut command = redis::cmd("HSET");
         command.arg(self.keys.meta());
-        for (pattern, rate) in changed {
-            command.arg(meta::limit_field(pattern)).arg(meta::limit_text(*rate));
+        for (field, text) in fields {
+            command.arg(field).arg(text);
         }
         self.link.command("HSET meta", &command).await?;
         self.rejoin().await
@@ -74,4 +98,16 @@ impl Namespace {
         let mut items = Items::new("limit_now", self.link.command("limit_now", &command).await?)?;
         Ok((items.int()?, items.int()?))
     }
+}
+
+/// Those of the declared limits that are not known. While no limit is known, names without one are
+/// not kept.
+fn changed<T: Clone + PartialEq>(
+    known: &[(String, Option<T>)],
+    declared: &[(String, Option<T>)],
+) -> Vec<(String, Option<T>)> {
+    if known.is_empty() && declared.iter().all(|(_, limit)| limit.is_none()) {
+        return Vec::new();
+    }
+    declared.iter().filter(|limit| !known.contains(limit)).cloned().collect()
 }

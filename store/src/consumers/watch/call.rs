@@ -56,6 +56,30 @@ impl Call {
         self.watch.state.lock().limited = wait;
     }
 
+    /// How many places of the queue this process has given back.
+    pub(in crate::consumers) fn places_freed(&self) -> u64 {
+        self.watch.state.lock().fullness.freed
+    }
+
+    /// The queue has no free place, or had none before this process gave some back since `before`.
+    /// Returns whether it is time to judge what has the places.
+    pub(in crate::consumers) fn is_full(&self, mut wait: TurnWait, before: u64) -> bool {
+        let mut state = self.watch.state.lock();
+        let freed = state.fullness.freed.wrapping_sub(before);
+        if freed > 0 {
+            wait.freed(usize::try_from(freed).unwrap_or(usize::MAX));
+        }
+        state.limited = Some(wait);
+        state.fullness.is_full(clock::now())
+    }
+
+    /// The queue has a free place.
+    pub(in crate::consumers) fn has_place(&self) {
+        let mut state = self.watch.state.lock();
+        state.limited = state.limited.filter(|wait| !wait.is_for_place());
+        state.fullness.has_place();
+    }
+
     /// The queue hands nothing out.
     pub(in crate::consumers) fn is_paused(&self) {
         self.watch.state.lock().heads.is_paused(self.number);

@@ -17,6 +17,7 @@ mod joined;
 mod lanes;
 mod observer;
 mod pass;
+mod places;
 
 use lanes::Key;
 pub(super) use lanes::Lanes;

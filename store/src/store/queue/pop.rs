@@ -280,11 +280,14 @@ impl Queue {
         queue: &str,
         ids: &[JobId],
     ) -> Result<u64, StoreError> {
+        let proof = self.namespace.pop_proof(nonce, queue);
         let mut call = self.call_with_pops(Name::Unpop, bucket, queue);
-        call.arg(&self.namespace.pop_proof(nonce, queue)[..])
+        call.arg(&proof[..])
             .arg(if when == Return::Early { "1" } else { "" })
             .arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
-        match self.namespace.call(&call).await? {
+        let answer = self.namespace.call(&call).await?;
+        self.namespace.give_lease_places_back(bucket, proof, queue, ids).await;
+        match answer {
             Value::Int(count) => Ok(u64::try_from(count).unwrap_or(0)),
             _ => Ok(0),
         }

@@ -18,7 +18,7 @@
 --        1. 'DWELL_LATE now us': the deadline has passed. Nothing was written.
 -- Work   <= 128 jobs or 1 MiB a call; a constant number of commands, and three per job whose id exists.
 --        First write ZADD or HSET: a full Redis refuses the call before any change.
-local WIDTH, EQUALS = 5, string.byte('=')
+local WIDTH, EQUALS, DEBOUNCE = 5, string.byte('='), string.byte('d')
 local count = math.floor(#ARGV / WIDTH)
 if is_late(tonumber(ARGV[count * WIDTH + 1])) then return late() end
 -- An empty batch tests whether Redis accepts requests. It writes, because the durability gate waits for
@@ -121,7 +121,7 @@ for i = 1, count do
     due = time_of(time)
     due_text = int(due)
   end
-  local stated, max_wait = due, tonumber(string.match(policy, '^debounce (%d+)$'))
+  local stated, max_wait = due, byte(policy, 1) == DEBOUNCE and tonumber(string.match(policy, '^debounce (%d+)$'))
   local verdict
 
   -- The existing job.

@@ -104,6 +104,12 @@ pub(super) async fn open(
                 let set = key.split_once("}:dead:").map(|(_, set)| set.to_owned());
                 queues.entry(bucket).or_default().extend(set);
             }
+            Some(Part::Whole) if store.keys.is_of_places(key) => {
+                if let Some((problem, repaired)) = store.fsck_key(key, "zset", rules.repair).await?
+                {
+                    found(Finding { bucket: None, id: key.clone(), problem, repaired });
+                }
+            }
             Some(Part::Unknown(bucket)) => {
                 found(Finding {
                     bucket,

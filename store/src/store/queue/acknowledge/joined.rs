@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::{Acknowledged, Answers, LeaseObserver, LeaseVerdict, Proven, failed, pass};
+use super::{Acknowledged, Answers, LeaseObserver, LeaseVerdict, Proven, failed, pass, places};
 use crate::batcher::caught;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
@@ -42,12 +42,13 @@ pub(super) struct CarriedOut {
 impl Joined {
     /// As [`pass::carry_out`], and tells the observers. A panic of the pass fails these calls, and
     /// none that wait.
-    pub(super) async fn carry_out(&self, namespace: &Namespace) -> CarriedOut {
+    pub(super) async fn carry_out(&self, namespace: &Arc<Namespace>) -> CarriedOut {
         let passing = pass::carry_out(namespace, &self.acknowledgements);
         let answers = caught(passing).await.unwrap_or_else(|| {
             failed(self.acknowledgements.len(), "redis: acknowledge: a batch panicked")
         });
         let wake_ups = self.observe(namespace, &answers);
+        places::settle(namespace, &self.acknowledgements, &answers).await;
         CarriedOut { answers, wake_ups }
     }
 

@@ -1,0 +1,351 @@
+//! The places of targets that limit how many attempts are out: taken by a call beside the loop, for
+//! the jobs that a claim brought, and given back when their attempts are over. A job without a place
+//! goes back to due. A job that its consumer holds keeps its place until the end of the hold.
+//!
+//! - `line`: the jobs of one limit that wait in the store; `limited`: all that is known of the limit.
+//! - `work`: the calls to the store; `answers`: what follows from their answers.
+
+mod answers;
+mod limited;
+mod line;
+mod work;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dwell_connectors::{Allow, BrokerConfig, Destination};
+
+pub(super) use self::answers::PlaceResults;
+use self::limited::Limited;
+use self::line::Parked;
+pub(super) use self::work::PlaceWork;
+use self::work::Work;
+use super::attempt::LastTurn;
+use super::turns::MAX_TURN_WAIT;
+use crate::clock::{self, Instant};
+use crate::config::Broker;
+use crate::policy::limit::Turn;
+use crate::store::Store;
+use crate::store::limits::Limit;
+use crate::store::places::place::Place;
+use crate::store::places::{LEASE_MARGIN, PlaceCall, Waiting};
+use crate::store::queue::claim::ClaimedJob;
+use crate::store::queue::settle::ClaimToken;
+use crate::store::record::Nonce;
+
+/// The longest wait of a job for the answer of a call: jobs that wait hold room of the window.
+const MAX_CALL_WAIT: Duration = Duration::from_millis(250);
+/// The most jobs that wait for a call.
+const MAX_ASKING: usize = 512;
+/// While jobs wait, Redis is asked for free places so often: other instances give theirs back. Less
+/// often where no job has got a place for long.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+const SLOW_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// A place lasts for so much longer than the hold of its job, which begins after the call.
+const HOLD_MARGIN: Duration = Duration::from_secs(2);
+/// The most places that wait to be given back, of one limit: the others last until their leases end.
+const MAX_BACK: usize = 10_000;
+
+/// A claimed job by its claim and its position there.
+type Key = (Nonce, u8);
+
+fn key_of(token: &ClaimToken) -> Key {
+    (token.lease.nonce, token.position)
+}
+
+/// A job that asks for a place.
+#[derive(Debug)]
+struct Asking {
+    limit: usize,
+    /// When the job was first ready to be published.
+    since: Instant,
+    /// The last time at which an attempt is of use to the job.
+    last: Option<LastTurn>,
+    lease: Box<ClaimedJob>,
+}
+
+/// The places of the limited targets of one broker.
+pub(super) struct Places {
+    store: Arc<Store>,
+    broker: Arc<str>,
+    connector: BrokerConfig,
+    /// The patterns of all limits: the first one that matches counts.
+    patterns: Allow,
+    /// The limit of each pattern: its place in `limits`. `None`: without `in_flight`.
+    of_pattern: Vec<Option<usize>>,
+    limits: Vec<Limited>,
+    /// Names this agent among those who tell how many jobs wait.
+    teller: String,
+    /// The places of the jobs that this agent has.
+    taken: HashMap<Key, (usize, Place)>,
+    /// Jobs on their way back to the store, with their limits.
+    leaving: HashMap<Key, (usize, Parked)>,
+    /// Jobs for the next call.
+    asking: Vec<Asking>,
+    /// The jobs of the call without an answer, by limit. None of them is left once they waited too
+    /// long.
+    asked: Vec<Asking>,
+    /// When the call without an answer began.
+    begun: Option<Instant>,
+    /// No call before: the last one failed.
+    retry_at: Option<Instant>,
+    /// When the last call was answered.
+    answered: Instant,
+    /// Jobs that are to be due at once.
+    called: Vec<Parked>,
+    /// The limits whose places are to be judged.
+    to_judge: Vec<usize>,
+    /// The log has that calls fail.
+    is_told: bool,
+}
+
+impl Places {
+    /// `None` if no limit of the broker says how many attempts may be out.
+    pub(super) fn new(store: &Arc<Store>, broker: &Arc<str>, settings: &Broker) -> Option<Self> {
+        let now = clock::now();
+        let (mut patterns, mut of_pattern, mut limits) = (Vec::new(), Vec::new(), Vec::new());
+        for (pattern, limit) in settings.ordered_limits() {
+            patterns.push(pattern.to_owned());
+            of_pattern.push(limit.in_flight.map(|most| {
+                let turns = limit.rate().map(|rate| Limit::of_targets(broker, pattern, rate));
+                limits.push(Limited::new(broker, pattern, most, turns.as_ref(), now));
+                limits.len() - 1
+            }));
+        }
+        if limits.is_empty() {
+            return None;
+        }
+        Some(Places {
+            store: store.clone(),
+            broker: broker.clone(),
+            connector: settings.connector.clone(),
+            patterns: Allow::new(&*settings.connector, &patterns),
+            of_pattern,
+            limits,
+            teller: format!("{:016x}", rand::random::<u64>()),
+            taken: HashMap::new(),
+            leaving: HashMap::new(),
+            asking: Vec::new(),
+            asked: Vec::new(),
+            begun: None,
+            retry_at: None,
+            answered: now,
+            called: Vec::new(),
+            to_judge: Vec::new(),
+            is_told: false,
+        })
+    }
+
+    /// The limit of which a publication of this job to this destination needs a place that the job
+    /// does not have. Dead letters need none.
+    pub(super) fn needed(&self, to: &Destination, lease: &ClaimedJob) -> Option<usize> {
+        if lease.state.reason.is_some() || self.taken.contains_key(&key_of(&lease.token)) {
+            return None;
+        }
+        self.of_pattern[self.patterns.find(&*self.connector, to)?]
+    }
+
+    /// Has the next call take a place for this job. Returns the job and its wait if it goes back to
+    /// due at once.
+    pub(super) fn ask(
+        &mut self,
+        limit: usize,
+        since: Instant,
+        last: Option<LastTurn>,
+        lease: Box<ClaimedJob>,
+        now: Instant,
+    ) -> Option<(Box<ClaimedJob>, Duration)> {
+        let asking = Asking { limit, since, last, lease };
+        let of = &mut self.limits[limit];
+        // Those that wait already come first. They have a turn in their states.
+        let is_new = asking.lease.state.turn == Turn::NONE;
+        let is_behind = is_new && of.full_since.is_some() && !of.line.is_empty(now);
+        if !is_new {
+            of.line.asked();
+        }
+        let is_full = of.full_until.is_some_and(|until| now < until);
+        if is_behind || is_full || self.asking.len() >= MAX_ASKING || self.is_late(now) {
+            return Some(self.park(asking, now));
+        }
+        self.asking.push(asking);
+        None
+    }
+
+    /// A job goes back to due, at the end of the line of its limit.
+    fn park(&mut self, asking: Asking, now: Instant) -> (Box<ClaimedJob>, Duration) {
+        let Asking { limit, since, last, mut lease } = asking;
+        let of = &mut self.limits[limit];
+        let mut pause = of.line.next(now).min(MAX_TURN_WAIT);
+        if let Some(last) = last {
+            // It is judged as soon as it is over.
+            let waited = now.saturating_duration_since(since).as_micros();
+            let now_us = lease.taken_us.saturating_add(i64::try_from(waited).unwrap_or(i64::MAX));
+            let left_us = last.at_ms.saturating_add(1).saturating_mul(1000).saturating_sub(now_us);
+            pause = pause.min(clock::micros(left_us));
+        }
+        let (own, now_us) = (lease.state.turn, self.store.now_us());
+        let has_turn = of.turns.is_some_and(|(mark, ttl)| own.is_good(mark, ttl, now_us / 1000));
+        if !has_turn {
+            let pause_us = i64::try_from(pause.as_micros()).unwrap_or(i64::MAX);
+            let turn = Turn::new(now_us.saturating_add(pause_us), now_us, of.mark);
+            lease.state.turn = turn;
+            lease.token.state.turn = turn;
+        }
+        let (bucket, id, turn) = (lease.bucket, lease.id.clone(), lease.token.state.turn);
+        let parked = Parked { bucket, id, turn, at: now + pause };
+        self.leaving.insert(key_of(&lease.token), (limit, parked));
+        (lease, pause)
+    }
+
+    /// A job is back in the store. If it went for want of a place and one is free by now, it is due at
+    /// once.
+    pub(super) fn released(&mut self, token: &ClaimToken, now: Instant) {
+        if let Some((limit, parked)) = self.leaving.remove(&key_of(token)) {
+            let of = &mut self.limits[limit];
+            of.line.add(parked);
+            if of.free > 0 {
+                self.called.extend(of.line.call(of.free, now));
+            }
+        }
+    }
+
+    /// The attempt of this job is over, or there was none.
+    pub(super) fn ended(&mut self, token: &ClaimToken) {
+        if let Some((limit, place)) = self.taken.remove(&key_of(token)) {
+            let of = &mut self.limits[limit];
+            of.full_until = None;
+            if of.back.len() < MAX_BACK {
+                of.back.push(place);
+            }
+        }
+    }
+
+    /// The consumer of this job holds it for so many ms from now.
+    pub(super) fn held(&mut self, token: &ClaimToken, ttr_ms: u32, now: Instant) {
+        if let Some((limit, place)) = self.taken.remove(&key_of(token)) {
+            let until = now + Duration::from_millis(ttr_ms.into()) + HOLD_MARGIN;
+            self.limits[limit].kept.push((place, until));
+        }
+    }
+
+    /// Whether the running call takes too long.
+    fn is_late(&self, now: Instant) -> bool {
+        self.begun.is_some_and(|begun| now >= begun + MAX_CALL_WAIT)
+    }
+
+    /// Whether no place is to be given back or kept.
+    #[must_use]
+    pub(super) fn is_idle(&self) -> bool {
+        self.begun.is_none()
+            && self.limits.iter().all(|of| of.back.is_empty() && of.kept.is_empty())
+    }
+
+    /// The next call, not running yet. One that changes places runs at a time.
+    pub(super) fn next_call(
+        &mut self,
+        now: Instant,
+    ) -> Option<impl Future<Output = PlaceWork> + use<>> {
+        let work = self.next_work(now)?;
+        let (store, broker) = (self.store.clone(), self.broker.clone());
+        Some(async move { work.run(&store, &broker).await })
+    }
+
+    fn next_work(&mut self, now: Instant) -> Option<Work> {
+        if !self.called.is_empty() {
+            return Some(Work::hasten(std::mem::take(&mut self.called)));
+        }
+        if let Some(limit) = self.to_judge.pop() {
+            return Some(Work::Judge(limit, self.limits[limit].limit.clone()));
+        }
+        if self.begun.is_some() || self.retry_at.is_some_and(|at| now < at) {
+            return None;
+        }
+        let is_time = self.poll_at(now).is_some_and(|at| now >= at);
+        let has_changes = !self.asking.is_empty()
+            || self.limits.iter().any(|of| !(of.back.is_empty() && of.kept.is_empty()));
+        if !(is_time || has_changes) {
+            return None;
+        }
+        self.begun = Some(now);
+        self.asked = std::mem::take(&mut self.asking);
+        // The jobs of a limit keep their order.
+        self.asked.sort_by_key(|asking| asking.limit);
+        let mut calls = Vec::new();
+        for (at, of) in self.limits.iter_mut().enumerate() {
+            let waiting = of.line.waiting(now);
+            let asked = self.asked.iter().filter(|asking| asking.limit == at);
+            let mut call = PlaceCall {
+                back: std::mem::take(&mut of.back),
+                teller: self.teller.clone(),
+                waiting: Waiting::Count(waiting),
+                ..PlaceCall::new(&of.limit)
+            };
+            let left = |until: Instant| until.saturating_duration_since(now);
+            call.kept.extend(of.kept.drain(..).map(|(place, until)| (place, left(until))));
+            call.taken.extend(asked.map(|Asking { lease, .. }| {
+                let place = Place::of_claim(
+                    lease.bucket,
+                    key_of(&lease.token),
+                    lease.state.attempt,
+                    &lease.id,
+                );
+                (place, left(lease.deadline) + LEASE_MARGIN)
+            }));
+            let is_needed = !(call.back.is_empty()
+                && call.kept.is_empty()
+                && call.taken.is_empty()
+                && waiting == 0
+                && of.told == 0);
+            of.told = waiting;
+            if is_needed {
+                calls.push((at, call));
+            }
+        }
+        Some(Work::Change(calls))
+    }
+
+    /// When to ask for free places although nothing changed; `None`: no job waits.
+    fn poll_at(&mut self, now: Instant) -> Option<Instant> {
+        let (mut is_waited_for, mut is_stuck) = (false, true);
+        for of in &mut self.limits {
+            if !of.line.is_empty(now) || of.told > 0 {
+                is_waited_for = true;
+                is_stuck &= of.line.is_stuck(now);
+            }
+        }
+        let interval = if is_stuck { SLOW_POLL_INTERVAL } else { POLL_INTERVAL };
+        is_waited_for.then(|| self.answered + interval)
+    }
+
+    /// When the next call may begin, or the jobs of the running one have waited too long.
+    #[must_use]
+    pub(super) fn next_at(&mut self, now: Instant) -> Option<Instant> {
+        if let Some(begun) = self.begun {
+            let has_jobs = !self.asked.is_empty() || !self.asking.is_empty();
+            return has_jobs.then(|| begun + MAX_CALL_WAIT);
+        }
+        // The others begin at once.
+        let has_changes = !self.asking.is_empty() || !self.is_idle();
+        let retry_at = self.retry_at.filter(|_| has_changes);
+        let poll_at = self.poll_at(now).map(|at| self.retry_at.map_or(at, |retry| retry.max(at)));
+        retry_at.into_iter().chain(poll_at).min()
+    }
+
+    /// Takes the jobs that have waited too long for a call.
+    pub(super) fn take_late(&mut self, now: Instant) -> Vec<(Box<ClaimedJob>, Duration)> {
+        if !self.is_late(now) {
+            return Vec::new();
+        }
+        let mut late = std::mem::take(&mut self.asked);
+        late.append(&mut self.asking);
+        late.into_iter().map(|asking| self.park(asking, now)).collect()
+    }
+
+    /// Takes all jobs.
+    pub(super) fn drain(&mut self) -> Vec<Box<ClaimedJob>> {
+        let mut jobs = std::mem::take(&mut self.asked);
+        jobs.append(&mut self.asking);
+        jobs.into_iter().map(|asking| asking.lease).collect()
+    }
+}
