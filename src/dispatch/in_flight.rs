@@ -168,7 +168,7 @@ impl InFlight {
     /// Gives back all jobs that wait.
     pub(super) fn give_back_waiting(&mut self, settler: &mut Settler) {
         let asking = self.turns.as_mut().map(Turns::drain).unwrap_or_default();
-        let of_places = self.places.as_mut().map(Places::drain).unwrap_or_default();
+        let of_places: Vec<_> = self.places.iter_mut().flat_map(Places::drain).collect();
         for lease in asking.into_iter().map(|(_, lease)| lease).chain(of_places) {
             self.settle(&lease, give_back(&lease, Duration::ZERO), settler);
         }

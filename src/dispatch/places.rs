@@ -343,9 +343,9 @@ impl Places {
     }
 
     /// Takes all jobs.
-    pub(super) fn drain(&mut self) -> Vec<Box<ClaimedJob>> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Box<ClaimedJob>> {
         let mut jobs = std::mem::take(&mut self.asked);
         jobs.append(&mut self.asking);
-        jobs.into_iter().map(|asking| asking.lease).collect()
+        jobs.into_iter().map(|asking| asking.lease)
     }
 }

@@ -88,6 +88,8 @@ impl Places {
         results: &mut PlaceResults,
     ) {
         let is_given_up = asked.is_empty();
+        // A job on its way back to the store is not in the line yet.
+        let mut is_any_refused = false;
         let taken = call.taken.into_iter().zip(&answer.taken);
         let taken: Vec<(Place, bool)> =
             taken.map(|((place, _), is_taken)| (place, *is_taken)).collect();
@@ -104,6 +106,7 @@ impl Places {
                 } else {
                     let parked = self.park(asking, now);
                     results.refused.push(parked);
+                    is_any_refused = true;
                 }
             }
         }
@@ -116,7 +119,7 @@ impl Places {
             // A place that came free since is not in the answer.
             of.full_until = of.back.is_empty().then(|| now + FULL_FOR);
             of.full_since.get_or_insert(now);
-            if of.is_time_to_judge(now) {
+            if of.is_time_to_judge(is_any_refused, now) {
                 self.to_judge.push(limit);
             }
         }

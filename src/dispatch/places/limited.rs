@@ -61,10 +61,12 @@ impl Limited {
     }
 
     /// Whether it is time to judge the places, which have no room for the jobs that wait.
-    pub(super) fn is_time_to_judge(&mut self, now: Instant) -> bool {
+    /// `is_any_refused`: a job has just got none.
+    pub(super) fn is_time_to_judge(&mut self, is_any_refused: bool, now: Instant) -> bool {
         let Some(since) = self.full_since else { return false };
         let from = self.judged.map_or(since, |judged| judged.max(since));
-        let is_time = now >= from + JUDGE_INTERVAL && !self.line.is_empty(now);
+        let has_waiting = is_any_refused || !self.line.is_empty(now);
+        let is_time = now >= from + JUDGE_INTERVAL && has_waiting;
         if is_time {
             self.judged = Some(now);
         }

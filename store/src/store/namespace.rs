@@ -108,8 +108,7 @@ impl Namespace {
         &self.keys
     }
 
-    /// How many calls that wait for durability run side by side for each master; one where none
-    /// waits.
+    /// How many batches run side by side for a master: several only if they wait for durability.
     #[must_use]
     pub fn batches_at_once(&self) -> usize {
         self.gate.links()
