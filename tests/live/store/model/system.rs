@@ -76,10 +76,12 @@ impl System {
 
     fn call_once(&mut self, name: Name, arguments: &[&[u8]]) -> Value {
         let mut call = redis::cmd("EVALSHA");
+        let of_schedules = self.keys.schedule_keys_of(name, 0);
         call.arg(redis::Script::new(&name.source(1)).get_hash())
-            .arg(13)
+            .arg(13 + of_schedules.len())
             .arg(self.keys.fixed(0).as_slice())
-            .arg(self.keys.due(0, MAIN));
+            .arg(self.keys.due(0, MAIN))
+            .arg(of_schedules);
         for argument in arguments {
             call.arg(*argument);
         }
