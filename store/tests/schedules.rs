@@ -130,6 +130,32 @@ fn action(action: Action, name: &str, number: u8) -> Act {
 }
 
 #[tokio::test]
+async fn a_schedule_is_stored_and_ended_whole_or_not_at_all_while_a_key_is_of_another_type() {
+    for at in [0, 1, 3] {
+        let fixture = Fixture::new().await;
+        let key = fixture.store.keys().schedule_keys(0)[at].clone();
+        let (put, end) = (new("a", 1), action(Action::Cancel, "a", 2));
+        let refused = async |asked: RequestRef<'_>| {
+            fixture.raw::<()>(&["DEL", &key]).await;
+            fixture.raw::<()>(&["SET", &key, "foreign"]).await;
+            let applied = fixture.store.queue.apply(&[asked], &[]).await;
+            assert!(applied.answers[0].is_err(), "{key}");
+            fixture.raw::<()>(&["DEL", &key]).await;
+        };
+        refused(RequestRef::NewSchedule(&put)).await;
+        assert_eq!(fixture.counts().await, [0, 0, 0], "{key}");
+        assert_eq!(fixture.put(&put).await.0, Verdict::Added, "{key}");
+        if at == 0 {
+            // All but what was removed with the key is there.
+            refused(RequestRef::Act(&end)).await;
+            assert_eq!(fixture.counts().await, [1, 1, 0]);
+            assert_eq!(fixture.act(&end).await.0, Verdict::Cancelled);
+            assert_eq!(fixture.counts().await, [0, 0, 0]);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_schedule_is_stored_replaced_and_ended() {
     let fixture = Fixture::new().await;
     assert_eq!(fixture.put(&new("a", 1)).await, (Verdict::Added, Some(START)));
