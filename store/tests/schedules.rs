@@ -8,7 +8,7 @@ use dwell_core::Destination;
 use dwell_schedule::{CatchUp, Expression};
 use dwell_store::config::Redis;
 use dwell_store::job::{Action, Conflict, Due, Job, JobId, Verdict};
-use dwell_store::request::{Act, NewJob, NewSchedule, Origin, OwnQueues};
+use dwell_store::request::{Act, KeptParts, NewJob, NewSchedule, Origin, OwnQueues};
 use dwell_store::schedule::{Overlap, Timing};
 use dwell_store::store::admin::fsck::{self, FsckRules, Problem};
 use dwell_store::store::error::{Class, StoreError};
@@ -118,6 +118,7 @@ fn new(name: &str, number: u8) -> NewSchedule {
             spread_ms: 0,
         },
         job: Job { created_ms: 0, ..Job::for_queue("jobs", "x") },
+        keep: KeptParts::default(),
         origin: message(number),
         reply_to: None,
     }
