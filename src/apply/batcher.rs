@@ -60,15 +60,20 @@ impl CallBatcher {
 pub(super) fn send_batches(apply: Apply, turn: Turn<Request, Answered>) {
     tokio::spawn(async move {
         let (turn, max_turn) = (Arc::new(Mutex::new(turn)), apply.batcher.max_turn);
-        let start = |next| send_batches(apply.clone(), next);
         loop {
             let batch = turn.lock().next_batch();
             let Some(Batch { mut calls, callers }) = batch else { return };
-            let retry = BoundedRetry::default();
-            let mut of_batch = BatchCallers { callers, retry, turn: turn.clone(), start: &start };
+            let (another, beside, taken) = (apply.clone(), apply.clone(), turn.clone());
+            let mut of_batch = BatchCallers {
+                callers,
+                retry: BoundedRetry::default(),
+                turn: turn.clone(),
+                start: move |next| send_batches(another.clone(), next),
+            };
+            let pass_on = move || pass_on(&taken, |next| send_batches(beside.clone(), next));
             let count = calls.len();
             let passing = caught(apply.all(&mut calls, &mut of_batch));
-            let answers = within_turn(max_turn, passing, || pass_on(&turn, &start)).await;
+            let answers = within_turn(max_turn, passing, pass_on).await;
             let answers = answers.unwrap_or_else(|| {
                 vec![Err(StoreError::new(Class::Other, "redis: a batch panicked")); count]
             });
