@@ -60,4 +60,4 @@ pub use parse::{
 pub use reject::{Code, Rejection};
 pub use rules::{BrokerRules, RequestRules};
 
-pub use dwell_store::request::{Act, NewJob, NewSchedule, Origin, OwnQueues, Request};
+pub use dwell_store::request::{Act, KeptParts, NewJob, NewSchedule, Origin, OwnQueues, Request};

@@ -17,7 +17,7 @@ use crate::events::{JobEvent, Observer};
 use crate::fleet::Fleet;
 use crate::job::{Conflict, Due, Job, JobId, Verdict};
 use crate::policy::late::LateRules;
-use crate::request::{NewJob, NewSchedule, Origin};
+use crate::request::{KeptParts, NewJob, NewSchedule, Origin};
 use crate::schedule::{Overlap, Timing};
 use crate::store::due_set::DueSet;
 use crate::store::queue::batch::RequestRef;
@@ -136,6 +136,7 @@ fn each_second(id: &JobId) -> NewSchedule {
             spread_ms: 0,
         },
         job: Job::for_queue("q", "x"),
+        keep: KeptParts::default(),
         origin: Origin::of_call(),
         reply_to: None,
     }

@@ -1,12 +1,14 @@
 //! The requests to the store: a new job, a recurring schedule, or an action on either.
 
 pub(crate) mod caller;
+mod kept;
 
 use std::time::SystemTime;
 
 use dwell_core::Destination;
 
 pub use self::caller::{Origin, OwnQueues};
+pub use self::kept::KeptParts;
 use crate::clock::ms_of;
 use crate::job::{Action, Conflict, Due, Job, JobId};
 use crate::schedule::{Progress, StoredSchedule, Timing};
@@ -115,6 +117,8 @@ pub struct NewSchedule {
     pub timing: Timing,
     /// The job of each occurrence. `created_ms` is the time of the request.
     pub job: Job,
+    /// The parts of the job that stay as they are stored when the request is applied.
+    pub keep: KeptParts,
     /// The identity of the inbound message.
     pub origin: Origin,
     /// The destination of the verdict, on the ingest's broker.

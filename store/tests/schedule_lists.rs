@@ -7,8 +7,7 @@ use dwell_core::Destination;
 use dwell_schedule::{CatchUp, Expression};
 use dwell_store::config::Redis;
 use dwell_store::job::{Conflict, Job, JobId, Verdict};
-use dwell_store::request::NewSchedule;
-use dwell_store::request::{Origin, OwnQueues};
+use dwell_store::request::{KeptParts, NewSchedule, Origin, OwnQueues};
 use dwell_store::schedule::{Overlap, Timing};
 use dwell_store::store::queue::batch::RequestRef;
 use dwell_store::store::schedules::{ScheduleCounts, ScheduleFilter, ScheduleQuery};
@@ -44,6 +43,7 @@ fn daily(name: &str, job: Job) -> NewSchedule {
             spread_ms: 0,
         },
         job,
+        keep: KeptParts::default(),
         origin: Origin::of_call(),
         reply_to: None,
     }

@@ -8,7 +8,7 @@ use dwell_core::Destination;
 use dwell_schedule::{CatchUp, Expression};
 use dwell_store::config::Redis;
 use dwell_store::job::{Action, Conflict, Due, Job, JobId, Verdict};
-use dwell_store::request::{Act, NewJob, NewSchedule, Origin, OwnQueues};
+use dwell_store::request::{Act, KeptParts, NewJob, NewSchedule, Origin, OwnQueues};
 use dwell_store::schedule::{Overlap, Timing};
 use dwell_store::store::admin::fsck::{self, FsckRules, Problem};
 use dwell_store::store::error::{Class, StoreError};
@@ -118,6 +118,7 @@ fn new(name: &str, number: u8) -> NewSchedule {
             spread_ms: 0,
         },
         job: Job { created_ms: 0, ..Job::for_queue("jobs", "x") },
+        keep: KeptParts::default(),
         origin: message(number),
         reply_to: None,
     }
@@ -127,6 +128,32 @@ fn action(action: Action, name: &str, number: u8) -> Act {
     let mut act = Act::new(action, id(name));
     (act.origin, act.due) = (message(number), Some(FAR));
     act
+}
+
+#[tokio::test]
+async fn a_schedule_is_stored_and_ended_whole_or_not_at_all_while_a_key_is_of_another_type() {
+    for at in [0, 1, 3] {
+        let fixture = Fixture::new().await;
+        let key = fixture.store.keys().schedule_keys(0)[at].clone();
+        let (put, end) = (new("a", 1), action(Action::Cancel, "a", 2));
+        let refused = async |asked: RequestRef<'_>| {
+            fixture.raw::<()>(&["DEL", &key]).await;
+            fixture.raw::<()>(&["SET", &key, "foreign"]).await;
+            let applied = fixture.store.queue.apply(&[asked], &[]).await;
+            assert!(applied.answers[0].is_err(), "{key}");
+            fixture.raw::<()>(&["DEL", &key]).await;
+        };
+        refused(RequestRef::NewSchedule(&put)).await;
+        assert_eq!(fixture.counts().await, [0, 0, 0], "{key}");
+        assert_eq!(fixture.put(&put).await.0, Verdict::Added, "{key}");
+        if at == 0 {
+            // All but what was removed with the key is there.
+            refused(RequestRef::Act(&end)).await;
+            assert_eq!(fixture.counts().await, [1, 1, 0]);
+            assert_eq!(fixture.act(&end).await.0, Verdict::Cancelled);
+            assert_eq!(fixture.counts().await, [0, 0, 0]);
+        }
+    }
 }
 
 #[tokio::test]

@@ -4,8 +4,7 @@ use std::time::SystemTime;
 
 use dwell_schedule::{CatchUp, Expression, ParseError, Zone};
 use dwell_store::job::{Conflict, Due, Job, JobId};
-use dwell_store::request::NewSchedule;
-use dwell_store::request::Origin;
+use dwell_store::request::{KeptParts, NewSchedule, Origin};
 use dwell_store::schedule::{Overlap, Timing};
 use dwell_store::store::error::StoreError;
 use dwell_store::store::queue::batch::{Answer, RequestRef};
@@ -47,6 +46,7 @@ impl Recurring {
             from_settings: false,
             timing,
             job,
+            keep: KeptParts::default(),
             origin: Origin::of_call(),
             reply_to: None,
         };

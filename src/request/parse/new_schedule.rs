@@ -5,11 +5,11 @@ use dwell_connectors::Message;
 
 use super::debounce;
 use super::template::{Receiver, job};
-use crate::request::NewSchedule;
 use crate::request::control::Control;
 use crate::request::recurring::check_id;
 use crate::request::reject::{Code, Rejection};
 use crate::request::rules::RequestRules;
+use crate::request::{KeptParts, NewSchedule};
 use crate::request::{origin, rounds, target};
 
 /// A recurring schedule. `body`: the body in the envelope.
@@ -48,6 +48,7 @@ pub(super) fn recurring(
         from_settings: false,
         timing,
         job,
+        keep: KeptParts::default(),
         origin: origin::origin(message, rules),
         reply_to,
     })

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use dwell::config::Redis;
 use dwell::job::{Conflict, Job, JobId, Verdict};
-use dwell::request::{NewSchedule, Origin};
+use dwell::request::{KeptParts, NewSchedule, Origin};
 use dwell::schedule::StoredSchedule;
 use dwell::store::Store;
 use dwell::store::queue::batch::RequestRef;
@@ -211,6 +211,7 @@ async fn a_kept_part_has_what_json_cannot_say() {
         from_settings: false,
         timing,
         job: job.clone(),
+        keep: KeptParts::default(),
         origin: Origin::of_call(),
         reply_to: None,
     };

@@ -53,6 +53,7 @@ async fn a_request_is_stored_whole_or_not_at_all_while_a_key_is_of_another_type(
         "applied_old",
         "dead",
         "queues",
+        "schedules",
     ] {
         let fixture = Fixture::new().await;
         fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;

@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use crate::http::server::Problem;
 use crate::job::Job;
+use crate::request::{KeptParts, NewSchedule};
 
 /// A part of the message of each occurrence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -27,24 +28,21 @@ impl Part {
     }
 }
 
-/// The new job with these parts of the stored one. They passed the rules for its target, and no
-/// others.
-pub(super) fn keep(parts: &[Part], stored: &Job, new: Job) -> Result<Job, Problem> {
-    if !parts.is_empty() && stored.target != new.target {
-        return Err(Problem::bad(
+/// Puts these parts of the stored schedule into the new one. The store does so again, with those that
+/// are stored by then.
+pub(super) fn keep(parts: &[Part], stored: &Job, new: NewSchedule) -> Result<NewSchedule, Problem> {
+    let keep = kept(parts);
+    let job = keep.of(stored, new.job.clone()).ok_or_else(|| {
+        Problem::bad(
             "keep: the stored schedule has another target or queue: send the parts instead",
-        ));
-    }
-    Ok(parts.iter().fold(new, |new, part| match part {
-        Part::Body => Job { body: stored.body.clone(), has_body: stored.has_body, ..new },
-        Part::Headers => Job {
-            headers: stored.headers.clone(),
-            properties: stored.properties.clone(),
-            origin: stored.origin.clone(),
-            ..new
-        },
-        Part::Key => Job { key: stored.key.clone(), ..new },
-    }))
+        )
+    })?;
+    Ok(NewSchedule { job, keep, ..new })
+}
+
+fn kept(parts: &[Part]) -> KeptParts {
+    let has = |part: Part| parts.contains(&part);
+    KeptParts { body: has(Part::Body), headers: has(Part::Headers), key: has(Part::Key) }
 }
 
 #[cfg(test)]
@@ -54,6 +52,10 @@ mod tests {
     use dwell_connectors::{Destination, Headers, Properties, Value};
 
     use super::*;
+
+    fn keep(parts: &[Part], stored: &Job, new: Job) -> Option<Job> {
+        kept(parts).of(stored, new)
+    }
 
     /// A job of a target, as a message of AMQP may bring it.
     fn stored() -> Job {
@@ -92,8 +94,8 @@ mod tests {
             Job::new("other", Destination::new("orders"), ""),
             Job::for_queue("orders", ""),
         ] {
-            assert!(keep(&[Part::Body], &stored(), other.clone()).is_err(), "{other:?}");
-            assert!(keep(&[], &stored(), other).is_ok());
+            assert!(keep(&[Part::Body], &stored(), other.clone()).is_none(), "{other:?}");
+            assert!(keep(&[], &stored(), other).is_some());
         }
     }
 }

@@ -47,7 +47,7 @@ pub(in crate::http::api) async fn put(
         NewSchedule { own_queues: caller.own_queues(), ..new.read(&id, &api.inner.rules, now_ms)? };
     if !parts.is_empty() {
         let stored = api.schedule(&caller, &id).await?.ok_or_else(|| no_schedule(&id))?;
-        new.job = keep(&parts, &stored.job, new.job)?;
+        new = keep(&parts, &stored.job, new)?;
     }
     let answer = apply
         .one(Request::NewSchedule(Box::new(new.clone())))

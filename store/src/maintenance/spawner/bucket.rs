@@ -191,7 +191,7 @@ impl<'a> Bucket<'a> {
     ) -> Result<usize, StoreError> {
         let changes: Vec<Change> = call.iter().map(|(due, plan)| due.read.change(plan)).collect();
         let store = &self.spawner.store;
-        let Answers { of_changes, failed } =
+        let Answers { of_changes, failed, unanswered } =
             store.schedules.change_each(self.number, &changes).await;
         let (mut wake_ups, mut stayed) = (Vec::new(), 0);
         let mut asked = call.into_iter().zip(changes);
@@ -229,9 +229,10 @@ impl<'a> Bucket<'a> {
             (self.spawner.options.wake)(wake_ups);
         }
         let Some(error) = failed else { return Ok(stayed) };
-        let left =
-            asked.map(|((due, plan), change)| Unanswered::new(due.read.schedule, plan, change));
-        self.unanswered.extend(left);
+        let left = asked.take(unanswered);
+        self.unanswered.extend(
+            left.map(|((due, plan), change)| Unanswered::new(due.read.schedule, plan, change)),
+        );
         Err(error)
     }
 

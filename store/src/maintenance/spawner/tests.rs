@@ -16,8 +16,7 @@ use crate::clock;
 use crate::config::Redis;
 use crate::events::JobEvent;
 use crate::job::{Action, Conflict, Due, Job, JobId, Verdict};
-use crate::request::NewSchedule;
-use crate::request::{Act, NewJob, Origin};
+use crate::request::{Act, KeptParts, NewJob, NewSchedule, Origin};
 use crate::schedule::{Overlap, Progress, StoredSchedule, Timing};
 use crate::store::Unobserved;
 use crate::store::queue::batch::RequestRef;
@@ -137,6 +136,7 @@ fn each_second(name: &str, edit: impl FnOnce(&mut Timing)) -> NewSchedule {
         from_settings: false,
         timing,
         job: Job::for_queue(QUEUE, "x"),
+        keep: KeptParts::default(),
         origin: Origin::of_call(),
         reply_to: None,
     }

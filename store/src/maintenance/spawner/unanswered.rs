@@ -33,7 +33,8 @@ impl Unanswered {
                 let found = &read.schedule.progress;
                 (planned.generation, planned.revision) == (found.generation, found.revision)
             }
-            // It ended with its last occurrence.
+            // It ended with its last occurrence. If another spawner made that one, or somebody ended
+            // the schedule, there is no state that could say so.
             (None, None) => true,
             (None, Some(_)) | (Some(_), None) => false,
         }

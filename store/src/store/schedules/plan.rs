@@ -72,6 +72,23 @@ pub(in crate::store) fn put(
     now_ms: i64,
     generation: Generation,
 ) -> Plan {
+    if !new.keep.is_any() {
+        return put_whole(new, read, now_ms, generation);
+    }
+    // The caller has read them too, and another request may have replaced them since.
+    match read.and_then(|read| new.keep.of(&read.schedule.job, new.job.clone())) {
+        Some(job) => put_whole(&NewSchedule { job, ..new.clone() }, read, now_ms, generation),
+        None => Plan::refuses(
+            read.map(|read| read.state.clone()),
+            StoreError::rejected(
+                "keep: the recurring schedule has ended, or has another target or queue by now: send the parts instead",
+            ),
+        ),
+    }
+}
+
+/// The same, of a schedule with all of its parts.
+fn put_whole(new: &NewSchedule, read: Option<&Read>, now_ms: i64, generation: Generation) -> Plan {
     let digest = codec::digest(new);
     if let Some(read) = read {
         let kept = match new.conflict {

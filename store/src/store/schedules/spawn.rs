@@ -18,15 +18,18 @@ pub(crate) struct Answers {
     /// One for each of the changes that Redis has answered, from the first on. The error of a change
     /// that meets damage is its own.
     pub(crate) of_changes: Vec<Result<Changed, StoreError>>,
-    /// A call failed. The last answers may be lost again in a failover, and Redis may have applied
-    /// changes that have no answer.
+    /// A call failed. The last answers may be lost again in a failover.
     pub(crate) failed: Option<StoreError>,
+    /// The number of changes after the answered ones that Redis may have applied. The others were
+    /// not sent, or refused.
+    pub(crate) unanswered: usize,
 }
 
 impl Schedules {
     /// As [`change`](Schedules::change), with what is known after a failure.
     pub(crate) async fn change_each(&self, bucket: u16, changes: &[Change]) -> Answers {
-        let mut answers = Answers { of_changes: Vec::with_capacity(changes.len()), failed: None };
+        let of_changes = Vec::with_capacity(changes.len());
+        let mut answers = Answers { of_changes, failed: None, unanswered: 0 };
         // After one that met damage in a call, so many changes go each by itself.
         let (mut rest, mut alone) = (changes, 0_usize);
         while !rest.is_empty() {
@@ -40,10 +43,11 @@ impl Schedules {
                 }
                 Err(error) if error.is_unreadable() => answers.of_changes.push(Err(error)),
                 Err(mut error) => {
-                    if let Some(answer) = error.undurable.take()
-                        && let Ok(changed) = self.read_answer(bucket, call, *answer)
-                    {
-                        answers.of_changes.extend(changed.into_iter().map(Ok));
+                    let undurable = error.undurable.take();
+                    let was_sent = error.unanswered || undurable.is_some();
+                    match undurable.map(|answer| self.read_answer(bucket, call, *answer)) {
+                        Some(Ok(changed)) => answers.of_changes.extend(changed.into_iter().map(Ok)),
+                        _ => answers.unanswered = if was_sent { size } else { 0 },
                     }
                     answers.failed = Some(error);
                     return answers;

@@ -8,6 +8,9 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::config::Durability;
+use crate::store::CallObserver;
+use crate::store::error::Class;
+use crate::store::scripts::Name;
 
 /// The way to a Redis, which is cut instead of an answer to a script as often as told.
 struct Way {
@@ -174,4 +177,55 @@ async fn an_occurrence_that_is_not_durable_in_time_is_told_once() {
     stop.cancel();
     running.await.unwrap();
     fixture.assert_all_told_once("gated").await;
+}
+
+/// Counts the calls that a full Redis refused.
+#[derive(Default)]
+struct Refusals(AtomicUsize);
+
+impl CallObserver for Refusals {
+    fn called(&self, _: Name, _: Duration) {}
+
+    fn failed(&self, class: Class) {
+        self.0.fetch_add(usize::from(class == Class::Oom), Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn the_last_occurrence_that_redis_refused_is_not_told_once_its_schedule_is_ended() {
+    let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let settings = Redis { buckets: 2, ..Redis::new(server.url()) };
+    let refusals = Arc::new(Refusals::default());
+    let store = Arc::new(Store::open(&settings, &[], refusals.clone()).await.unwrap());
+    let fixture = Fixture { server, store, seen: Arc::default() };
+    let limit = async |bytes: &str| {
+        fixture.server.order(&["CONFIG", "SET", "maxmemory", bytes]).await.unwrap();
+    };
+    let end = async |name: &str| {
+        let cancel = Act::new(Action::Cancel, id(name));
+        assert_eq!(apply(&fixture.store, RequestRef::Act(&cancel)).await, Verdict::Cancelled);
+    };
+    // A full Redis knows the scripts then.
+    fixture.put(&each_second("before", |_| ())).await;
+    end("before").await;
+    fixture.put(&each_second("ends", |timing| timing.count = Some(1))).await;
+    limit("1").await;
+    let (stop, running) = fixture.spawner();
+    let refused = async {
+        while refusals.0.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    assert!(clock::timeout(Duration::from_secs(60), refused).await.is_some(), "it is refused");
+    end("ends").await;
+    limit("0").await;
+    // What is not known of a bucket is told before anything is made there.
+    let bucket = |name: &str| fixture.store.keys().bucket_of(name);
+    let mut names = (0..).map(|number| format!("next-{number}"));
+    let next = names.find(|name| bucket(name) == bucket("ends")).unwrap();
+    fixture.put(&each_second(&next, |_| ())).await;
+    fixture.seen.until_made(&next, 1).await;
+    stop.cancel();
+    running.await.unwrap();
+    assert_eq!(fixture.seen.made_of("ends"), Vec::<String>::new());
 }

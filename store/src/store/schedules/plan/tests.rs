@@ -4,6 +4,7 @@ use dwell_schedule::{CatchUp, Expression};
 
 use super::*;
 use crate::job::Job;
+use crate::request::KeptParts;
 use crate::schedule::{Overlap, Timing};
 use crate::store::record;
 
@@ -41,6 +42,7 @@ pub(in crate::store) fn new(id: &str, text: &str) -> NewSchedule {
         from_settings: false,
         timing: timing(text),
         job: Job { created_ms: 0, ..Job::for_queue("jobs", "x") },
+        keep: KeptParts::default(),
         origin: Origin { fingerprint: *b"fingerpr", check: true, is_message: true },
         reply_to: None,
     }
@@ -102,6 +104,31 @@ fn a_new_schedule_has_its_first_time_from_now_on() {
     });
     assert_eq!(on_grid.next_ms, Some(NOW + HOUR - 7));
     assert!(first(&|new| new.is_paused = true).is_paused);
+}
+
+#[test]
+fn kept_parts_are_those_that_are_stored_when_the_request_is_applied() {
+    let with_body = |text: &str, body: &str| {
+        let mut new = new("a", text);
+        new.job.body = body.to_owned().into();
+        new
+    };
+    // Another request has replaced what the caller read.
+    let stored = read_of(&with_body("@hourly", "newer"));
+    let keep = KeptParts { body: true, ..KeptParts::default() };
+    let asked = NewSchedule { keep, ..with_body("@daily", "older") };
+    let plan = put(&asked, Some(&stored), NOW, GENERATION);
+    assert_eq!(outcome(&plan).0, Verdict::Replaced);
+    let record = codec::decode(plan.change.unwrap().record.unwrap()).unwrap();
+    assert_eq!((&record.job.body[..], record.timing), (&b"newer"[..], asked.timing.clone()));
+    let same = read_of(&with_body("@daily", "newer"));
+    assert_eq!(outcome(&put(&asked, Some(&same), NOW, GENERATION)).0, Verdict::Duplicate);
+
+    let elsewhere = NewSchedule { job: Job::for_queue("elsewhere", "x"), ..asked.clone() };
+    for (asked, stored) in [(&elsewhere, Some(&stored)), (&asked, None)] {
+        let plan = put(asked, stored, NOW, GENERATION);
+        assert!(plan.change.is_none() && plan.verdict.unwrap_err().is_refusal());
+    }
 }
 
 #[test]
