@@ -216,6 +216,7 @@ impl Dispatch {
         if let SettleCall::Release(jobs) = &answer.call {
             self.in_flight.released(jobs);
         }
+        self.in_flight.held(answer.held());
         let now = clock::now();
         for wait in answer.due_again() {
             self.scheduler.job_due(answer.bucket, now + wait);

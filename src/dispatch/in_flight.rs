@@ -12,7 +12,7 @@ use super::Parts;
 use super::attempt::{AttemptRules, Attempts, Unconfirmed, give_back};
 use super::destinations::{Admission, Destinations};
 use super::outcome::Outcomes;
-use super::places::Places;
+use super::places::{Places, key_of};
 use super::settle_queue::Settlement;
 use super::settler::Settler;
 use super::turns::{TurnState, Turns};
@@ -250,7 +250,7 @@ impl InFlight {
         settler.push(lease.bucket, settlement);
         self.window.free_bytes(lease.size);
         if let Some(places) = &mut self.places {
-            places.ended(&lease.token);
+            places.ended(key_of(&lease.token));
         }
     }
 
@@ -259,17 +259,17 @@ impl InFlight {
         let Some(mut publication) = self.unconfirmed.remove(&token) else { return };
         let (bucket, size) = (publication.lease.bucket, publication.lease.size);
         let facts = publication.facts.take();
-        let placed = self.places.is_some().then(|| publication.lease.token());
+        let placed = key_of(&publication.lease.token);
         self.window.free_bytes(size);
         self.waiting.outcome_arrived();
         let now = clock::now();
         let settlement =
             self.outcomes.conclude(publication, token, outcome, now, &mut self.destinations);
-        if let (Some(places), Some(job)) = (&mut self.places, placed) {
-            match &settlement {
-                Some(Settlement::Hold(_, ttr_ms)) => places.held(&job, *ttr_ms, now),
-                _ => places.ended(&job),
-            }
+        // The place of a held job lasts from the time of its hold, which its settlement begins.
+        if let Some(places) = &mut self.places
+            && !matches!(settlement, Some(Settlement::Hold(..)))
+        {
+            places.ended(placed);
         }
         match settlement {
             Some(settlement) => {
@@ -290,7 +290,7 @@ impl InFlight {
             settler.push(publication.lease.bucket, settlement);
             self.window.free_bytes(publication.lease.size);
             if let Some(places) = &mut self.places {
-                places.ended(&publication.lease.token);
+                places.ended(key_of(&publication.lease.token));
             }
         }
     }

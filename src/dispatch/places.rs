@@ -42,15 +42,16 @@ const MAX_ASKING: usize = 512;
 /// often where no job has got a place for long.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const SLOW_POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// A place lasts for so much longer than the hold of its job, which begins after the call.
-const HOLD_MARGIN: Duration = Duration::from_secs(2);
+/// The most places that one call gives back, and keeps, of one limit: Redis does nothing else
+/// meanwhile.
+const MAX_CHANGES: usize = 1000;
 /// The most places that wait to be given back, of one limit: the others last until their leases end.
 const MAX_BACK: usize = 10_000;
 
 /// A claimed job by its claim and its position there.
-type Key = (Nonce, u8);
+pub(super) type Key = (Nonce, u8);
 
-fn key_of(token: &ClaimToken) -> Key {
+pub(super) fn key_of(token: &ClaimToken) -> Key {
     (token.lease.nonce, token.position)
 }
 
@@ -165,7 +166,8 @@ impl Places {
             of.line.asked();
         }
         let is_full = of.full_until.is_some_and(|until| now < until);
-        if is_behind || is_full || self.asking.len() >= MAX_ASKING || self.is_late(now) {
+        let is_no_call_soon = self.is_late(now) || self.retry_at.is_some_and(|at| now < at);
+        if is_behind || is_full || is_no_call_soon || self.asking.len() >= MAX_ASKING {
             return Some(self.park(asking, now));
         }
         self.asking.push(asking);
@@ -211,8 +213,8 @@ impl Places {
     }
 
     /// The attempt of this job is over, or there was none.
-    pub(super) fn ended(&mut self, token: &ClaimToken) {
-        if let Some((limit, place)) = self.taken.remove(&key_of(token)) {
+    pub(super) fn ended(&mut self, key: Key) {
+        if let Some((limit, place)) = self.taken.remove(&key) {
             let of = &mut self.limits[limit];
             of.full_until = None;
             if of.back.len() < MAX_BACK {
@@ -221,10 +223,10 @@ impl Places {
         }
     }
 
-    /// The consumer of this job holds it for so many ms from now.
-    pub(super) fn held(&mut self, token: &ClaimToken, ttr_ms: u32, now: Instant) {
-        if let Some((limit, place)) = self.taken.remove(&key_of(token)) {
-            let until = now + Duration::from_millis(ttr_ms.into()) + HOLD_MARGIN;
+    /// The consumer of this job holds it for so many ms, since now at the latest.
+    pub(super) fn held(&mut self, key: Key, ttr_ms: u32, now: Instant) {
+        if let Some((limit, place)) = self.taken.remove(&key) {
+            let until = now + Duration::from_millis(ttr_ms.into()) + LEASE_MARGIN;
             self.limits[limit].kept.push((place, until));
         }
     }
@@ -276,13 +278,14 @@ impl Places {
             let waiting = of.line.waiting(now);
             let asked = self.asked.iter().filter(|asking| asking.limit == at);
             let mut call = PlaceCall {
-                back: std::mem::take(&mut of.back),
+                back: first_of(&mut of.back),
                 teller: self.teller.clone(),
                 waiting: Waiting::Count(waiting),
                 ..PlaceCall::new(&of.limit)
             };
             let left = |until: Instant| until.saturating_duration_since(now);
-            call.kept.extend(of.kept.drain(..).map(|(place, until)| (place, left(until))));
+            let kept = first_of(&mut of.kept).into_iter();
+            call.kept.extend(kept.map(|(place, until)| (place, left(until))));
             call.taken.extend(asked.map(|Asking { lease, .. }| {
                 let place = Place::of_claim(
                     lease.bucket,
@@ -337,9 +340,15 @@ impl Places {
         if !self.is_late(now) {
             return Vec::new();
         }
+        self.know_nothing();
         let mut late = std::mem::take(&mut self.asked);
         late.append(&mut self.asking);
         late.into_iter().map(|asking| self.park(asking, now)).collect()
+    }
+
+    /// No call is answered: jobs that are called now would only ask in vain, and go back.
+    fn know_nothing(&mut self) {
+        self.limits.iter_mut().for_each(|of| of.free = 0);
     }
 
     /// Takes all jobs.
@@ -347,5 +356,24 @@ impl Places {
         let mut jobs = std::mem::take(&mut self.asked);
         jobs.append(&mut self.asking);
         jobs.into_iter().map(|asking| asking.lease)
+    }
+}
+
+/// Takes the first ones for a call.
+fn first_of<T>(changes: &mut Vec<T>) -> Vec<T> {
+    let count = changes.len().min(MAX_CHANGES);
+    changes.drain(..count).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_makes_a_bounded_number_of_changes_the_first_ones_first() {
+        let mut changes: Vec<usize> = (0..MAX_CHANGES + 5).collect();
+        assert!(first_of(&mut changes).into_iter().eq(0..MAX_CHANGES));
+        assert!(first_of(&mut changes).into_iter().eq(MAX_CHANGES..MAX_CHANGES + 5));
+        assert!(first_of(&mut changes).is_empty());
     }
 }

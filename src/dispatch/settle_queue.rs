@@ -232,7 +232,7 @@ fn take<T>(
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::clock;
     use crate::job::JobId;
@@ -244,7 +244,7 @@ mod tests {
         queue.push(bucket, Settlement::Complete(job()));
     }
 
-    fn job() -> ClaimToken {
+    pub(in crate::dispatch) fn job() -> ClaimToken {
         let (id, lease) =
             (JobId::new("a".to_owned()).unwrap(), ClaimName { nonce: [0; 8], created: [0; 8] });
         ClaimToken { id, lease, position: 0, has_state: false, state: state() }

@@ -17,7 +17,7 @@ use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::claim::ClaimedJob;
-use crate::store::queue::settle::{Bury, Completion, Release, Retry, SettleResult};
+use crate::store::queue::settle::{Bury, ClaimToken, Completion, Release, Retry, SettleResult};
 use crate::telemetry::{Events, GivenBack};
 
 /// Settles the jobs of one broker.
@@ -71,6 +71,21 @@ pub(super) struct SettleAnswer {
 }
 
 impl SettleAnswer {
+    /// The jobs that were to be held, how long each, ms, and whether it may be held: a call that was
+    /// given up may have been carried out.
+    pub(super) fn held(&self) -> impl Iterator<Item = (&ClaimToken, u32, bool)> {
+        let jobs = match &self.call {
+            SettleCall::Hold(jobs) => jobs.as_slice(),
+            _ => &[],
+        };
+        let is_held = |at: usize| {
+            self.results
+                .as_ref()
+                .is_none_or(|results| results.get(at) == Some(&SettleResult::Settled))
+        };
+        jobs.iter().enumerate().map(move |(at, (job, ttr_ms))| (job, *ttr_ms, is_held(at)))
+    }
+
     /// After how long each job that went back to due is due again.
     pub(super) fn due_again(&self) -> impl Iterator<Item = Duration> {
         let (retries, releases) = match &self.call {
@@ -283,5 +298,26 @@ impl Caller {
             SettleCall::Retry(jobs) => store.queue.retry(bucket, broker, jobs).await,
             SettleCall::Bury(jobs) => store.queue.bury(bucket, jobs).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::settle_queue::tests::job;
+    use super::*;
+
+    #[test]
+    fn a_job_is_held_unless_its_hold_found_no_claim() {
+        let held = |results: Option<Vec<SettleResult>>| {
+            let call = SettleCall::Hold(vec![(job(), 5), (job(), 7)]);
+            let answer = SettleAnswer { bucket: 0, call, results };
+            answer.held().map(|(_, ttr_ms, is_held)| (ttr_ms, is_held)).collect::<Vec<_>>()
+        };
+        let results = Some(vec![SettleResult::Lost, SettleResult::Settled]);
+        assert_eq!(held(results), [(5, false), (7, true)]);
+        assert_eq!(held(None), [(5, true), (7, true)], "nobody knows");
+        let complete = SettleCall::Complete(Completion::Fired, vec![job()]);
+        let answer = SettleAnswer { bucket: 0, call: complete, results: None };
+        assert_eq!(answer.held().count(), 0);
     }
 }

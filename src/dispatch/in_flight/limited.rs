@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::InFlight;
 use crate::clock::{self, Instant};
 use crate::dispatch::attempt::{expired_before_turn, expires_within, give_back};
-use crate::dispatch::places::{PlaceResults, PlaceWork, Places};
+use crate::dispatch::places::{PlaceResults, PlaceWork, Places, key_of};
 use crate::dispatch::settler::Settler;
 use crate::dispatch::turns::{MAX_TURN_WAIT, NO_TURN_PAUSE, TurnAnswer, TurnState};
 use crate::store::queue::claim::{ClaimedJob, MAX_CLAIM_AHEAD};
-use crate::store::queue::settle::Release;
+use crate::store::queue::settle::{ClaimToken, Release};
 
 impl InFlight {
     /// The next call for turns of limited targets, not running yet.
@@ -82,6 +82,23 @@ impl InFlight {
         if let Some(places) = &mut self.places {
             let now = clock::now();
             jobs.iter().for_each(|release| places.released(&release.job, now));
+        }
+    }
+
+    /// The settlement of these jobs was to hold them for so many ms each. False: it found a job that
+    /// is not in its claim any more, mostly because its consumer was faster.
+    pub(in crate::dispatch) fn held<'a>(
+        &mut self,
+        jobs: impl Iterator<Item = (&'a ClaimToken, u32, bool)>,
+    ) {
+        let Some(places) = &mut self.places else { return };
+        let now = clock::now();
+        for (token, ttr_ms, is_held) in jobs {
+            if is_held {
+                places.held(key_of(token), ttr_ms, now);
+            } else {
+                places.ended(key_of(token));
+            }
         }
     }
 

@@ -58,6 +58,7 @@ impl Places {
                     tracing::warn!(broker, %error, hint, "places of limited targets could not be taken, their jobs wait");
                 }
                 self.is_told = true;
+                self.know_nothing();
                 (self.begun, self.answered, self.retry_at) = (None, now, Some(now + RETRY_DELAY));
                 for (limit, call) in calls {
                     let of = &mut self.limits[limit];

@@ -177,3 +177,48 @@ async fn a_rate_and_a_number_of_places_apply_together() {
     let span = times.clone().max().unwrap() - times.min().unwrap();
     assert!(span >= 580, "60 at 100 a second take 0.6 s, not {span} ms");
 }
+
+#[tokio::test]
+async fn a_held_job_keeps_its_place_until_its_time_to_run_is_over() {
+    let env = Environment::start(&[(LIMIT, "1")]).await;
+    for id in ["first", "second", "third"] {
+        let job = to("orders.a", id, "0").with_header("delay-confirm", "consumer");
+        env.send(job.with_header("delay-ttr", "1s"));
+    }
+    // Nobody answers.
+    let came = env.arrived("orders.a", 4).await;
+    let times: Vec<i64> = came.iter().map(|message| message.timestamp_ms.unwrap()).collect();
+    let gaps: Vec<i64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.iter().all(|gap| *gap >= 1000), "two were out: {gaps:?} ms apart");
+}
+
+/// The scripts that Redis has run by their text: those of limits.
+async fn scripts_of_limits(env: &Environment) -> u64 {
+    let stats = env.redis.order(&["INFO", "commandstats"]).await.unwrap();
+    let calls = stats.iter().find_map(|line| line.strip_prefix("cmdstat_eval:calls="));
+    calls.and_then(|calls| calls.split(',').next()).map_or(0, |calls| calls.parse().unwrap())
+}
+
+#[tokio::test]
+async fn while_places_cannot_be_taken_jobs_wait_and_redis_is_asked_rarely() {
+    let env = Environment::start(&[(LIMIT, "5"), ("redis.buckets", "4")]).await;
+    // The instance knows of free places.
+    env.send(to("orders.a", "first", "0"));
+    env.arrived("orders.a", 1).await;
+    let key = env.store().await.keys().places("main orders.a");
+    env.redis.order(&["SET", &key, "no set of places"]).await.unwrap();
+    (0..20).for_each(|n| env.send(to("orders.a", &format!("job-{n}"), "0")));
+    env.taken().await;
+    let before = scripts_of_limits(&env).await;
+    (0..20).for_each(|n| env.send(to("orders.b", &format!("free-{n}"), "1s")));
+    let free = env.arrived("orders.b", 20).await;
+    let late = free.iter().map(late_ms).max();
+    assert!(late.is_some_and(|late| late < 500), "{late:?}");
+    let asked = scripts_of_limits(&env).await - before;
+    assert!(asked < 100, "{asked} calls in about a second");
+    assert_eq!(env.broker.published("orders.a").len(), 1, "no job goes out without a place");
+    env.redis.order(&["DEL", &key]).await.unwrap();
+    let came = env.arrived("orders.a", 21).await;
+    assert_eq!(env.until_empty().await, 0);
+    assert_eq!((attempts(&came), distinct(&came)), (vec![1; 21], 21));
+}
