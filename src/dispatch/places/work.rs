@@ -6,6 +6,7 @@ use super::line::Parked;
 use crate::job::JobId;
 use crate::policy::limit::Turn;
 use crate::store::Store;
+use crate::store::call::CALL_JOBS;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::places::{PlaceAnswer, PlaceCall, PlaceLimit};
@@ -69,16 +70,13 @@ async fn hasten(
     broker: &str,
     buckets: BTreeMap<u16, Vec<(JobId, Turn)>>,
 ) -> Vec<u16> {
-    let calls = buckets.into_iter().map(|(bucket, jobs)| async move {
-        match store.hasten(bucket, broker, &jobs).await {
-            Ok(count) => (count > 0).then_some(bucket),
-            Err(error) => {
-                tracing::debug!(broker, bucket, %error, "jobs that wait for places were not called");
-                None
-            }
-        }
-    });
-    let due: Vec<u16> = futures_util::future::join_all(calls).await.into_iter().flatten().collect();
+    let mut calls = Vec::new();
+    for (bucket, jobs) in &buckets {
+        calls.extend(jobs.chunks(CALL_JOBS).map(|jobs| hasten_some(store, broker, *bucket, jobs)));
+    }
+    let mut due: Vec<u16> =
+        futures_util::future::join_all(calls).await.into_iter().flatten().collect();
+    due.dedup();
     let due_ms = store.now_ms();
     let head = |bucket: &u16| WakeUp {
         bucket: *bucket,
@@ -90,4 +88,20 @@ async fn hasten(
         tracing::debug!(%error, "wake-ups were not sent, this instance claims the jobs");
     }
     due
+}
+
+/// One call for jobs of this bucket. The bucket, if any of them is due now.
+async fn hasten_some(
+    store: &Store,
+    broker: &str,
+    bucket: u16,
+    jobs: &[(JobId, Turn)],
+) -> Option<u16> {
+    match store.hasten(bucket, broker, jobs).await {
+        Ok(count) => (count > 0).then_some(bucket),
+        Err(error) => {
+            tracing::debug!(broker, bucket, %error, "jobs that wait for places were not called");
+            None
+        }
+    }
 }

@@ -3,7 +3,7 @@
 -- KEYS   state and due of the broker, of one bucket.
 -- ARGV   per job two: id, turn (8 bytes)
 -- Answer count of jobs that are due now
--- Work   the jobs of the call. First write ZREM: a full Redis accepts the call.
+-- Work   <= 128 jobs. First write ZREM: a full Redis accepts the call.
 local STATE, DUE = KEYS[1], KEYS[2]
 local call = redis.call
 local time = call('TIME')
