@@ -19,15 +19,20 @@ const FULL_TOO_LONG: Duration = Duration::from_secs(1);
 pub(super) struct Fullness {
     /// How many places this process gave back.
     pub(super) freed: u64,
+    /// A call has asked for places: before, nobody knows how long the queue has been full.
+    has_asked: bool,
     since: Option<Instant>,
     judged: Option<Instant>,
 }
 
 impl Fullness {
-    /// A call found no free place. Returns whether it is time to judge what has the places.
+    /// A call found no free place. Returns whether it is time to judge what has the places. That is
+    /// so at the first call: where pops that do not wait are rare, each of them is a first one.
     pub(super) fn is_full(&mut self, now: Instant) -> bool {
+        let is_first = !std::mem::replace(&mut self.has_asked, true);
         let since = *self.since.get_or_insert(now);
-        let is_time = now >= self.judged.map_or(since, |judged| judged.max(since)) + FULL_TOO_LONG;
+        let from = self.judged.map_or(since, |judged| judged.max(since));
+        let is_time = is_first || now >= from + FULL_TOO_LONG;
         if is_time {
             self.judged = Some(now);
         }
@@ -36,7 +41,7 @@ impl Fullness {
 
     /// A call found a free place.
     pub(super) fn has_place(&mut self) {
-        self.since = None;
+        (self.has_asked, self.since) = (true, None);
     }
 }
 
@@ -114,9 +119,12 @@ mod tests {
         let (mut fullness, begun) = (Fullness::default(), clock::now());
         let mut at = |ms| fullness.is_full(begun + Duration::from_millis(ms));
         let judged = [0, 900, 1000, 1100, 1999, 2000].map(&mut at);
-        assert_eq!(judged, [false, false, true, false, false, true]);
+        assert_eq!(judged, [true, false, true, false, false, true]);
         fullness.has_place();
         assert!(!fullness.is_full(begun + Duration::from_secs(9)));
+        let mut fullness = Fullness::default();
+        fullness.has_place();
+        assert!(!fullness.is_full(begun), "it had a place before");
     }
 
     #[test]

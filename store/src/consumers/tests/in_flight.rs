@@ -184,6 +184,27 @@ async fn the_place_of_a_job_that_was_ended_by_its_id_is_found() {
 }
 
 #[tokio::test]
+async fn pops_that_do_not_wait_and_are_rare_find_the_place_of_a_job_that_was_ended_by_its_id() {
+    let fixture = limited(1).await;
+    for id in ["first", "second"] {
+        fixture.add(id, Due::In(0)).await;
+    }
+    let first = fixture.take().await;
+    assert_eq!(fixture.act(Action::Finish, first.id.as_str()).await, Verdict::Finished);
+    let begun = clock::now();
+    loop {
+        // Nothing is known of the pop before: it was longer ago, or in another process.
+        let (store, rules) = (fixture.store.clone(), LateRules::default());
+        let rare = Consumers::new(store, rules, Arc::new(()), CancellationToken::new());
+        if rare.pop(&request(1, Duration::ZERO)).await.unwrap().sent().len() == 1 {
+            break;
+        }
+        let waited = begun.elapsed();
+        assert!(waited < Duration::from_secs(20), "the lease would last longer than {waited:?}");
+    }
+}
+
+#[tokio::test]
 async fn no_place_is_given_back_while_its_job_is_out() {
     let fixture = limited(2).await;
     for id in ["first", "second"] {
