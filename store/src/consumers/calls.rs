@@ -70,8 +70,14 @@ impl Consumers {
                     let of_jobs = |portion: &Portion| self.places_of(&call, &portion.jobs);
                     let of_jobs = portions.iter().flat_map(of_jobs).collect();
                     if let Err(error) = self.keep_places(&call, places, of_jobs).await {
-                        // Dropped, the jobs go back.
+                        // Dropped, the jobs go back. Those that are over do not.
+                        drop(portions);
                         pops.into_iter().for_each(|pop| pop.answer(Err(error.clone())));
+                        let watch = call.watch();
+                        drop(call);
+                        if !over.is_empty() {
+                            self.remove(&watch, &over, Vec::new()).await;
+                        }
                         return;
                     }
                 }
