@@ -1,6 +1,7 @@
 //! Jobs that are popped a moment before they are due.
 
 use super::*;
+use crate::store::places::PlaceCall;
 use crate::store::queue::claim::MAX_CLAIM_AHEAD;
 use crate::store::queue::pop::PopAnswer;
 use crate::store::record::Nonce;
@@ -103,6 +104,24 @@ async fn the_cancel_of_a_job_that_is_handed_out_later_says_so() {
             break;
         }
     }
+}
+
+#[tokio::test]
+async fn the_place_of_a_job_that_is_handed_out_later_stays_taken() {
+    let fixture = Fixture::new().await;
+    fixture.store.keep_queue_in_flight(&[("*".to_owned(), Some(1000))]).await.unwrap();
+    let limit = fixture.store.places_of_queue(QUEUE).unwrap();
+    let finish_held = async |job: &Popped| {
+        let place = fixture.store.place_of(job.lease.nonce, QUEUE, &job.id);
+        let call = PlaceCall { taken: vec![(place, LONG)], ..PlaceCall::new(&limit) };
+        let taken = fixture.store.places(&[call]).await.unwrap().remove(0);
+        let read = fixture.store.reader.find(&job.id).await.unwrap().unwrap();
+        fixture.store.queue.finish_held(&read, Arc::new(())).await.unwrap();
+        let after = fixture.store.places(&[PlaceCall::new(&limit)]).await.unwrap().remove(0);
+        (taken.taken, taken.free, after.free)
+    };
+    let (_, _, (taken, free, after)) = act_early(&fixture, &[], finish_held).await;
+    assert_eq!((taken, after), (vec![true], free));
 }
 
 #[tokio::test]

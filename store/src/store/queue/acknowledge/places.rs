@@ -38,6 +38,8 @@ pub(super) async fn settle(
             (LeaseVerdict::Touched, LeaseAction::Touch { ttr_ms }) => {
                 call.kept.push((place, Duration::from_millis(*ttr_ms) + LEASE_MARGIN));
             }
+            // This is also the answer while a job that was popped early is due to nobody.
+            (LeaseVerdict::NotFound, _) => {}
             // Also where the lease was over before: a repeat may be the first one that is answered.
             _ => call.back.push(place),
         }
