@@ -50,7 +50,7 @@ impl Consumers {
         }
         let turns = self.take_turns(&call, &mut pops).await;
         if pops.is_empty() {
-            if let Some(places) = &places {
+            if let Some(places) = places {
                 self.give_places_back(&call, places).await;
             }
             return;
@@ -66,7 +66,7 @@ impl Consumers {
                 if let Some(turns) = &turns {
                     self.give_turns_back(&call, turns, count).await;
                 }
-                if let Some(places) = &places {
+                if let Some(places) = places {
                     let of_jobs = |portion: &Portion| self.places_of(&call, &portion.jobs);
                     let of_jobs = portions.iter().flat_map(of_jobs).collect();
                     if let Err(error) = self.keep_places(&call, places, of_jobs).await {
@@ -101,14 +101,14 @@ impl Consumers {
                 if let Some(turns) = &turns {
                     self.give_turns_back(&call, turns, 0).await;
                 }
-                if let Some(places) = &places {
+                if let Some(places) = places {
                     self.give_places_back(&call, places).await;
                 }
                 pops.into_iter().for_each(|pop| pop.answer(Ok(Answer::Paused)));
             }
             Err(error) => {
                 // A call without an answer may have popped jobs.
-                if let Some(places) = places.as_ref().filter(|_| !error.is_away()) {
+                if let Some(places) = places.filter(|_| !error.is_away()) {
                     self.give_places_back(&call, places).await;
                 }
                 if error.class == Class::Timeout && !self.inner.store.is_cluster() {

@@ -7,6 +7,7 @@ use super::Consumers;
 use super::asking::{Answer, Asking, cut};
 use super::turn_wait::TurnWait;
 use super::watch::Call;
+use crate::clock;
 use crate::store::error::{Class, StoreError};
 use crate::store::places::place::Place;
 use crate::store::places::{LEASE_MARGIN, PlaceAnswer, PlaceCall, PlaceLimit, Waiting};
@@ -16,6 +17,8 @@ use crate::store::record::Nonce;
 
 /// The places of a call last for so long: its answer or its error comes before.
 const CALL_TTL: Duration = Duration::from_secs(15);
+/// Between two tries to give the places of a call back whose answer was lost.
+const RETURN_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The places that a call took.
 pub(super) struct TakenPlaces {
@@ -25,6 +28,11 @@ pub(super) struct TakenPlaces {
 }
 
 impl TakenPlaces {
+    /// So many places under this random number.
+    pub(super) fn new(limit: PlaceLimit, nonce: Nonce, count: usize) -> TakenPlaces {
+        TakenPlaces { limit, nonce, count }
+    }
+
     /// The places of the call itself.
     fn of_call(&self) -> Vec<Place> {
         (0..self.count).map(|number| place_of_call(self.nonce, number)).collect()
@@ -51,6 +59,8 @@ impl Consumers {
         let answer = match self.change_places(ask).await {
             Ok(answer) => answer,
             Err(error) => {
+                // The call may have taken them all the same.
+                self.give_back_later(call.queue(), TakenPlaces::new(limit, nonce, asked));
                 pops.drain(..).for_each(|pop| pop.answer(Err(error.clone())));
                 return None;
             }
@@ -67,7 +77,7 @@ impl Consumers {
         for pop in cut(pops, count) {
             pop.answer(Ok(Answer::NoneDue));
         }
-        Some(TakenPlaces { limit, nonce, count })
+        Some(TakenPlaces::new(limit, nonce, count))
     }
 
     /// The places of these jobs of a call, as long as their leases.
@@ -86,7 +96,7 @@ impl Consumers {
     pub(super) async fn keep_places(
         &self,
         call: &Call,
-        taken: &TakenPlaces,
+        taken: TakenPlaces,
         of_jobs: Vec<(Place, Duration)>,
     ) -> Result<(), StoreError> {
         let before = call.places_freed();
@@ -97,7 +107,13 @@ impl Consumers {
         if unused > 0 {
             change.waiting = Waiting::Count(0);
         }
-        let answer = self.change_places(change).await?;
+        let answer = match self.change_places(change).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.give_back_later(call.queue(), taken);
+                return Err(error);
+            }
+        };
         if answer.taken.contains(&false) {
             // The call took so long that its places went to others.
             let message = "the places of a limited queue ended before its jobs were known";
@@ -111,15 +127,38 @@ impl Consumers {
         Ok(())
     }
 
-    /// Gives all places of a call back, which has no jobs. An error loses them for a short time.
-    pub(super) async fn give_places_back(&self, call: &Call, taken: &TakenPlaces) {
+    /// Gives all places of a call back, which has no jobs.
+    pub(super) async fn give_places_back(&self, call: &Call, taken: TakenPlaces) {
+        if !self.give_back(call.queue(), &taken).await {
+            self.give_back_later(call.queue(), taken);
+        }
+    }
+
+    /// Whether the places of a call are back.
+    async fn give_back(&self, queue: &str, taken: &TakenPlaces) -> bool {
         let change = PlaceCall { back: taken.of_call(), ..PlaceCall::new(&taken.limit) };
         match self.change_places(change).await {
-            Ok(_) => self.inner.store.places_free(call.queue(), taken.count),
+            Ok(_) => {
+                self.inner.store.places_free(queue, taken.count);
+                true
+            }
             Err(error) => {
-                tracing::debug!(%error, queue = call.queue(), "places were not given back");
+                tracing::debug!(%error, queue, "places were not given back");
+                false
             }
         }
+    }
+
+    /// Gives the places of a call back in the background, until they end: whatever Redis did, no job
+    /// has them.
+    pub(super) fn give_back_later(&self, queue: &str, taken: TakenPlaces) {
+        let (consumers, queue) = (self.clone(), queue.to_owned());
+        let ended = clock::now() + CALL_TTL;
+        tokio::spawn(async move {
+            while !consumers.give_back(&queue, &taken).await && clock::now() < ended {
+                clock::sleep(RETURN_RETRY_INTERVAL).await;
+            }
+        });
     }
 
     async fn change_places(&self, change: PlaceCall) -> Result<PlaceAnswer, StoreError> {

@@ -247,3 +247,54 @@ async fn a_rate_and_a_number_of_places_apply_together() {
     assert_eq!(fixture.pop(10, Duration::ZERO).await.sent().len(), 1, "the last turn");
     assert!(fixture.pop(10, Duration::ZERO).await.is_empty());
 }
+
+/// Waits until so many places of the queue are free.
+async fn until_free(fixture: &Fixture, free: usize) {
+    let limit = fixture.store.places_of_queue(QUEUE).unwrap();
+    let begun = clock::now();
+    loop {
+        let call = crate::store::places::PlaceCall::new(&limit);
+        // Before, Redis may refuse.
+        let found = fixture.store.places(&[call]).await.ok().map(|answers| answers[0].free);
+        if found == Some(free) {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "{found:?} are free");
+    }
+}
+
+/// Redis refuses each change of the places.
+async fn break_places(fixture: &Fixture) -> String {
+    let limit = fixture.store.places_of_queue(QUEUE).unwrap();
+    let key = fixture.store.keys().places(limit.name());
+    fixture.server.order(&["SET", &key, "no set of places"]).await.unwrap();
+    key
+}
+
+#[tokio::test]
+async fn a_lease_is_prolonged_with_its_place_although_redis_refused_once() {
+    let fixture = limited(3).await;
+    fixture.add("x", Due::In(0)).await;
+    let job = fixture.take().await;
+    let key = break_places(&fixture).await;
+    let touch = LeaseAction::Touch { ttr_ms: 60_000 };
+    assert_eq!(fixture.verdict(&job, touch).await, LeaseVerdict::Touched);
+    // With its places.
+    fixture.server.order(&["DEL", &key]).await.unwrap();
+    until_free(&fixture, 2).await;
+}
+
+#[tokio::test]
+async fn the_places_of_a_call_without_an_answer_come_back_before_their_end() {
+    use super::super::in_flight::TakenPlaces;
+    use crate::store::places::PlaceCall;
+    use crate::store::places::place::Place;
+    let fixture = limited(3).await;
+    let limit = fixture.store.places_of_queue(QUEUE).unwrap();
+    let taken = (0..3).map(|number| (Place::of_call([7; 8], number), Duration::from_secs(60)));
+    let call = PlaceCall { taken: taken.collect(), ..PlaceCall::new(&limit) };
+    assert_eq!(fixture.store.places(&[call]).await.unwrap()[0].free, 0);
+    let taken = TakenPlaces::new(limit, [7; 8], 3);
+    fixture.consumers.give_back_later(QUEUE, taken);
+    until_free(&fixture, 3).await;
+}

@@ -14,6 +14,10 @@ use crate::store::places::{LEASE_MARGIN, PlaceCall};
 /// The longest time that callers wait until places are back: their next pop finds them. The call
 /// goes on.
 const MAX_WAIT: Duration = Duration::from_millis(250);
+/// The calls that prolong a place, and the time between two of them: a place that ended before its
+/// lease would let one more job out. A place that was not given back is found by those who look.
+const MAX_TRIES: u32 = 8;
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// Gives back the places of leases that are over, and keeps those of leases that last longer. Calls
 /// Redis only for limited queues.
@@ -56,9 +60,15 @@ pub(super) async fn settle(
     }
     let namespace = namespace.clone();
     let settling = tokio::spawn(async move {
-        if let Err(error) = namespace.places(&calls).await {
-            tracing::debug!(%error, "places were not given back, they last until their leases would");
-            return;
+        let prolongs = calls.iter().any(|call| !call.kept.is_empty());
+        let mut tries_left = if prolongs { MAX_TRIES } else { 1 };
+        while let Err(error) = namespace.places(&calls).await {
+            tracing::debug!(%error, "places were not given back or prolonged, they last as before");
+            tries_left -= 1;
+            if tries_left == 0 {
+                return;
+            }
+            clock::sleep(RETRY_DELAY).await;
         }
         for (queue, call) in queues.iter().zip(&calls).filter(|(_, call)| !call.back.is_empty()) {
             namespace.places_free(queue, call.back.len());
