@@ -120,7 +120,9 @@ impl Consumers {
             return Err(StoreError::new(Class::Other, message));
         }
         if answer.free == 0 {
-            let _ = call.is_full(TurnWait::for_place(answer.next_end), before);
+            if call.is_full(TurnWait::for_place(answer.next_end), before) {
+                self.verify(call.queue(), taken.limit);
+            }
         } else if unused > 0 {
             self.inner.store.places_free(call.queue(), unused);
         }
