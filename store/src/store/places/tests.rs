@@ -14,7 +14,7 @@ use crate::store::{Store, Unobserved};
 const MINUTE: Duration = Duration::from_secs(60);
 
 struct Fixture {
-    _server: RedisServer,
+    server: RedisServer,
     store: Store,
     limit: PlaceLimit,
 }
@@ -25,7 +25,7 @@ impl Fixture {
         let settings = Redis { buckets: 1, ..Redis::new(server.url()) };
         let brokers = ["main".to_owned()];
         let store = Store::open(&settings, &brokers, Arc::new(Unobserved)).await.unwrap();
-        Fixture { _server: server, store, limit: PlaceLimit::of_targets("main", "a", most) }
+        Fixture { server, store, limit: PlaceLimit::of_targets("main", "a", most) }
     }
 
     async fn call(&self, call: PlaceCall) -> PlaceAnswer {
@@ -79,6 +79,27 @@ async fn a_place_comes_back_at_its_end_and_not_before() {
         assert!(begun.elapsed() < MINUTE);
     }
     assert!(begun.elapsed() >= Duration::from_millis(299), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_full_redis_takes_places_and_has_jobs_be_due() {
+    let fixture = Fixture::new(1).await;
+    fixture.add("waits").await;
+    let queue = &fixture.store.queue;
+    let mut job = queue.claim(0, "main", MINUTE, 10, 1 << 20).await.unwrap().jobs.remove(0).token();
+    let now_us = fixture.store.read_clock().await.unwrap();
+    let turn = Turn::new(now_us + 60_000_000, now_us, mark_of("main a"));
+    job.state.turn = turn;
+    let release = Release { job, pause_ms: 60_000, unpublished: true };
+    queue.release(0, "main", &[release]).await.unwrap();
+    fixture.server.order(&["CONFIG", "SET", "maxmemory", "1"]).await.unwrap();
+    fixture.server.order(&["SET", "x", "x"]).await.unwrap_err();
+    assert_eq!(fixture.take(0..2, MINUTE).await, [true, false]);
+    let back = vec![Place::of_call([1; 8], 0)];
+    let answer = fixture.call(PlaceCall { back, ..PlaceCall::new(&fixture.limit) }).await;
+    assert_eq!(answer.free, 1);
+    let waiting: [(JobId, Turn); 1] = [("waits".parse().unwrap(), turn)];
+    assert_eq!(fixture.store.hasten(0, "main", &waiting).await.unwrap(), 1);
 }
 
 #[tokio::test]
