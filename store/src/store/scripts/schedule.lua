@@ -22,17 +22,20 @@
 --        the check of its type.
 --        Most calls have one job with a new id. Redis creates the functions of a script again at each call: those
 --        that only other jobs need are in a block that such a call skips.
-local WIDTH, EQUALS, DEBOUNCE = 5, string.byte('='), string.byte('d')
+local WIDTH, EQUALS, PLUS, DEBOUNCE = 5, byte('='), byte('+'), byte('d')
 local count = floor(#ARGV / WIDTH)
 local deadline_us = tonumber(ARGV[count * WIDTH + 1])
 if deadline_us and NOW_US > deadline_us then
 -- PRELUDE
   return late()
 end
--- An empty batch tests whether Redis accepts requests. It writes, because the durability gate waits for
--- writes only.
+-- An empty batch tests whether Redis accepts requests, of whatever kind. It writes, because the durability gate
+-- waits for writes only.
 if count == 0 then
 -- PRELUDE
+  for _, key in ipairs({ JOBS, STATE, COMPLETED, COMPLETED_OLD, APPLIED_OLD, CLAIMS, SETTLED, QUEUES, SCHEDULES }) do call('HLEN', key) end
+  for _, key in ipairs({ DEAD, CLAIM_DEADLINES, HELD }) do call('ZCARD', key) end
+  for i = FIRST_DUE, #KEYS - 2 do call('ZCARD', KEYS[i]) end
   touch()
   return { NOW_US, 0 }
 end
@@ -44,7 +47,7 @@ local unknown
 -- FLAG_FIRST. Where the last one stands.
 local names, last = {}, 0
 local ids, brokers = {}, {}
--- Whether the call does nothing but store jobs under new ids; whether the bucket is empty, and knows no master.
+-- Whether the call does nothing but store jobs under new ids, at plain times; whether the bucket is empty, and knows no master.
 local is_plain, is_new = true, false
 for i = 1, count do
   local at = (i - 1) * WIDTH
@@ -65,7 +68,8 @@ for i = 1, count do
     last = last + 1
     names[last] = sub(record, 7, 14)
   end
-  if floor(flags / 2) % 2 == 1 or byte(ARGV[at + 4], 1) == DEBOUNCE then is_plain = false end
+  local sign = byte(ARGV[at + 3], 1)
+  if floor(flags / 2) % 2 == 1 or byte(ARGV[at + 4], 1) == DEBOUNCE or sign ~= EQUALS and sign ~= PLUS then is_plain = false end
 end
 -- A later schema can shut this version out by another type of `state`.
 if call('HEXISTS', STATE, '') == 0 and call('HLEN', JOBS) == 0 then is_plain, is_new = false, true end
@@ -96,8 +100,9 @@ end
 
 local enter_due, records, added, ends = {}, {}, 0, nil
 local answer = { NOW_US, count }
--- Of a call that is not plain: the verdict about a job, and what is written before due, and after due.
-local judge, leave, close
+-- Of a call that is not plain: per job whether it is stored, the verdict, the due time, and, if it is stored,
+-- the text of that time, and the record; what is written before due, and after due.
+local judged, leave, close
 if not is_plain then
 -- PRELUDE
   -- All keys that were not read yet.
@@ -117,6 +122,7 @@ if not is_plain then
       push(unknown, i, set)
     end
   end
+  if unknown then return redis.error_reply('DWELL_BROKER ' .. table.concat(unknown, ' ')) end
   -- Where the fingerprint of each job stands in names.
   local places, at_name = {}, 1
   for i = 1, count do
@@ -157,10 +163,14 @@ if not is_plain then
   local NONE = {}
   local newly_applied, leave_held, leave_dead, forget, outdated, leave_due, unheld = {}, {}, {}, {}, {}, {}, {}
 
-  -- Returns whether the job is stored, the verdict, and the due time; of a job that is stored also the text of
-  -- that time, and the record.
-  judge = function(i, record, policy, flags, due, due_text)
+  -- Not a function: one over so many names costs as much as the rest of the block.
+  judged = {}
+  for i = 1, count do
+    local at = (i - 1) * WIDTH
+    local record, time, policy, flags = ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], tonumber(string.match(ARGV[at + 5], '^%d+'))
     local id, broker, was = ids[i], brokers[i], live[i]
+    local due = time_of(time)
+    local due_text = byte(time, 1) == EQUALS and sub(time, 2) or int(due)
     local own_queues = string.match(ARGV[i * WIDTH], ' (.*)$')
     local check, is_full = has(flags, 1), has(flags, 2)
     local stated, max_wait = due, byte(policy, 1) == DEBOUNCE and tonumber(string.match(policy, '^debounce (%d+)$'))
@@ -253,10 +263,10 @@ if not is_plain then
       end
     end
     if not verdict and is_full and (not was or dead) then verdict, due = 'full', nil end
-    if verdict then return false, verdict, due end
 
-    verdict = was and not dead and 'replaced' or 'added'
-    if was then
+    local is_stored = not verdict
+    if is_stored then verdict = was and not dead and 'replaced' or 'added' end
+    if is_stored and was then
       push_schedule(newly_applied, was, was_due)
       push(leave_held, id)
       if is_held and is_of_queue(was) then unheld[set_of(was)] = (unheld[set_of(was)] or 0) + 1 end
@@ -272,14 +282,16 @@ if not is_plain then
       end
     end
     -- The id gets a new job: applied remembers the outcome of the last one by its fingerprint.
-    if completed[i] then push_over(newly_applied, completed[i]) end
-    if completed_old[i] then push_over(newly_applied, completed_old[i]) end
-    if over then push(outdated, id) end
-    if verdict == 'replaced' then
-      record = string.sub(record, 1, 1) .. string.char(string.byte(record, 2) + FLAG_REPLACED) .. string.sub(record, 3)
+    if is_stored then
+      if completed[i] then push_over(newly_applied, completed[i]) end
+      if completed_old[i] then push_over(newly_applied, completed_old[i]) end
+      if over then push(outdated, id) end
+      if verdict == 'replaced' then
+        record = string.sub(record, 1, 1) .. string.char(string.byte(record, 2) + FLAG_REPLACED) .. string.sub(record, 3)
+      end
+      if max_wait then record = with_first(record, first) end
     end
-    if max_wait then record = with_first(record, first) end
-    return true, verdict, due, due_text, record
+    judged[i] = { is_stored, verdict, due or false, due_text, record }
   end
 
   leave = function()
@@ -306,16 +318,18 @@ for i = 1, count do
   local at = (i - 1) * WIDTH
   local id, record, time, broker = ids[i], ARGV[at + 2], ARGV[at + 3], brokers[i]
   local flags = tonumber(ARGV[at + 5]) or tonumber(string.match(ARGV[at + 5], '^%d+'))
-  local due_text, due
-  if byte(time, 1) == EQUALS then
+  local is_stored, verdict, due, due_text = true, 'added', nil, nil
+  if judged then
+    is_stored, verdict, due, due_text, record = unpack(judged[i])
+  elseif byte(time, 1) == EQUALS then
     due_text = sub(time, 2)
     due = tonumber(due_text)
   else
-    due = time_of(time)
+    -- As time_of.
+    local ms = tonumber(sub(time, 2))
+    due = ms > 0 and math.ceil(NOW_US / 1000) + ms or NOW
     due_text = string.format('%.0f', due)
   end
-  local is_stored, verdict = true, 'added'
-  if judge then is_stored, verdict, due, due_text, record = judge(i, record, ARGV[at + 4], flags, due, due_text) end
   if is_stored then
     if floor(flags / 4) % 2 == 1 and ENDS then
       local expires = tonumber(string.match(ARGV[at + 5], '^%d+@(%-?%d+)'))
@@ -354,7 +368,7 @@ for broker, list in pairs(enter_due) do
   local new = call('ZADD', DUE[broker], unpack(list))
   local is_first = list.is_first
   -- The head may have been one of these jobs, or an id without a job, which has another time now.
-  if not is_first and (judge or new < list.count) then
+  if not is_first and (judged or new < list.count) then
     is_first = #call('ZRANGEBYSCORE', DUE[broker], '-inf', '(' .. list.earliest_text, 'LIMIT', 0, 1) == 0
   end
   if is_first then
