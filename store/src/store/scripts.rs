@@ -1,5 +1,5 @@
 //! The Lua scripts: a `.lua` file with a header each. The needed parts of the shared prelude
-//! precede each script.
+//! precede each script, or stand in the block of it that alone needs them.
 
 mod needed;
 
@@ -149,9 +149,9 @@ impl Name {
     #[must_use]
     pub fn source(self, buckets: u16) -> String {
         let (_, shared, source) = self.parts();
-        // The scripts of fsck must run on damaged keys. Pop and acknowledge, most of whose calls are
-        // for one job, check the keys that they write themselves.
-        let checks_itself = matches!(self, Name::Pop | Name::Acknowledge);
+        // The scripts of fsck must run on damaged keys. Schedule, pop and acknowledge, most of whose
+        // calls are for one job, check the keys that they write themselves.
+        let checks_itself = matches!(self, Name::Schedule | Name::Pop | Name::Acknowledge);
         let repairs = self.as_str().starts_with("fsck_");
         let sound = if repairs || checks_itself { String::new() } else { self.sound() };
         let own = format!("{sound}\n{shared}\n{source}");
@@ -160,7 +160,7 @@ impl Name {
             &format!("{MEMORY_MAX}{MIN_REMEMBERED_JOBS}\n"),
             &format!("{MEMORY_MAX}{share}\n"),
         );
-        needed::needed(&prelude, &own) + &own
+        needed::with_needed(&prelude, &own)
     }
 
     /// The check of the keys. The keys behind the sets are those of `Keys::schedule_keys_of`, or of
@@ -168,8 +168,7 @@ impl Name {
     fn sound(self) -> String {
         let (behind, count) = match self {
             Name::ChangeSchedule => ("4", SCHEDULE_COUNT),
-            Name::Schedule
-            | Name::Cancel
+            Name::Cancel
             | Name::Reschedule
             | Name::Fire
             | Name::Finish

@@ -473,7 +473,7 @@ pub(crate) const RULES: &[Mutant] = &[
     without(
         "a schedule makes its queue known",
         &[ELSEWHERE],
-        &[Edit(&[Name::Schedule], "  enter(broker)\n", "")],
+        &[Edit(&[Name::Schedule], "call('HSETNX', QUEUES, broker, '0')", "")],
     ),
     without(
         "a word by id too",

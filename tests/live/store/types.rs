@@ -1,6 +1,6 @@
 //! A key with a wrong type: calls fail while it exists, and change nothing.
 
-use dwell::job::Job;
+use dwell::job::{Job, Verdict};
 use dwell::request::NewJob;
 use dwell::store::error::StoreError;
 use dwell::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
@@ -41,26 +41,55 @@ async fn a_claim_takes_nothing_while_a_key_is_of_another_type() {
 
 #[tokio::test]
 async fn a_request_is_stored_whole_or_not_at_all_while_a_key_is_of_another_type() {
-    for name in [
-        "due:main",
-        "claim_deadlines",
-        "claims",
-        "settled",
-        "held",
-        "completed",
-        "completed_old",
-        "applied",
-        "applied_old",
-        "dead",
-        "queues",
-        "schedules",
-    ] {
+    for name in ["due:main", "completed", "completed_old", "applied", "applied_old", "schedules"] {
         let fixture = Fixture::new().await;
         fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
         assert!(fixture.store.queue.schedule(&[request("job", 1, FAR)]).await.is_err(), "{name}");
         fixture.redis(&["DEL", &fixture.key(name)]).await;
         // The broker delivers it again.
         fixture.put(request("job", 1, FAR)).await;
+        assert_eq!(fixture.place("job").await, "due:main", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_for_a_queue_is_stored_whole_or_not_at_all_while_a_key_is_of_another_type() {
+    for name in ["due:=q", "queues"] {
+        let fixture = Fixture::new().await;
+        // The first job of a bucket writes more than the next ones.
+        fixture.put(request("other", 1, FAR)).await;
+        let request = || NewJob::new(Job::for_queue("q", ""), FAR).id(id("job"));
+        fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
+        assert!(fixture.store.queue.schedule(&[request()]).await.is_err(), "{name}");
+        fixture.redis(&["DEL", &fixture.key(name)]).await;
+        assert_eq!(fixture.place("job").await, "none", "{name}");
+        fixture.put(request()).await;
+        assert_eq!(fixture.place("job").await, "due:=q", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_job_is_replaced_whole_or_not_at_all_while_a_key_is_of_another_type() {
+    for name in MISSING {
+        let fixture = Fixture::new().await;
+        fixture.put(request("job", 1, FAR)).await;
+        fixture.redis(&["DEL", &fixture.key(name)]).await;
+        fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
+        assert!(fixture.store.queue.schedule(&[request("job", 2, FAR)]).await.is_err(), "{name}");
+        fixture.redis(&["DEL", &fixture.key(name)]).await;
+        assert_eq!(fixture.place("job").await, "due:main", "{name}");
+        assert_eq!(fixture.put(request("job", 2, FAR)).await, Verdict::Replaced, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_new_job_needs_only_the_keys_that_its_call_writes_or_asks() {
+    for name in ["claim_deadlines", "claims", "settled", "held", "dead", "queues"] {
+        let fixture = Fixture::new().await;
+        fixture.put(request("other", 1, FAR)).await;
+        fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
+        assert_eq!(fixture.put(request("job", 2, FAR)).await, Verdict::Added, "{name}");
+        fixture.redis(&["DEL", &fixture.key(name)]).await;
         assert_eq!(fixture.place("job").await, "due:main", "{name}");
     }
 }

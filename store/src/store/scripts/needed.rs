@@ -3,10 +3,38 @@
 
 use std::collections::HashSet;
 
+/// The line of a script that stands for what only the rest of its block needs of the prelude.
+const PLACE: &str = "-- PRELUDE\n";
+/// Where such a block ends: it begins and ends at the start of a line.
+const BLOCK_END: &str = "\nend\n";
+
+/// The script behind the definitions of `prelude` that it needs. Those that only a block needs stand
+/// in this block: a call that skips the block does not create them.
+pub(super) fn with_needed(prelude: &str, script: &str) -> String {
+    let mut pieces = script.split(PLACE);
+    let before = pieces.next().unwrap_or_default();
+    // Each block, and what follows it.
+    let blocks: Vec<(&str, &str)> =
+        pieces.map(|piece| piece.split_at(piece.find(BLOCK_END).unwrap_or(piece.len()))).collect();
+    let outside: String =
+        [before].into_iter().chain(blocks.iter().map(|(_, after)| *after)).collect();
+    let everywhere = needed(prelude, &outside);
+    let known: HashSet<&str> = definitions(&everywhere).into_iter().flat_map(names).collect();
+    let mut text = everywhere.clone() + before;
+    for (block, after) in blocks {
+        let own = needed(prelude, block);
+        let is_new = |piece: &&str| !names(piece).any(|name| known.contains(name));
+        text.extend(definitions(&own).into_iter().filter(is_new));
+        text += block;
+        text += after;
+    }
+    text
+}
+
 /// The definitions of `prelude` that `script` names, directly or through other definitions, in
 /// their order. Every definition begins with `local` at the start of a line; lines without a name
 /// (a loop that fills a table) belong to the definition before them.
-pub(super) fn needed(prelude: &str, script: &str) -> String {
+fn needed(prelude: &str, script: &str) -> String {
     let definitions = definitions(prelude);
     let mut kept = Vec::with_capacity(definitions.len());
     let mut named: HashSet<&str> = words(script).collect();
@@ -91,6 +119,37 @@ mod tests {
             needed(prelude, "return b, g()"),
             "local a, b = 1, 2\nlocal function g() return 3 end\n"
         );
+    }
+
+    #[test]
+    fn what_only_a_block_needs_stands_in_the_block() {
+        let prelude = "local a = 1\nlocal function f() return a end\nlocal function g() return f() end\n\
+                       local b = 2\n";
+        let script = "if x then\n-- PRELUDE\n  if y then\n    g()\n  end\nend\nreturn a\n";
+        assert_eq!(
+            with_needed(prelude, script),
+            "local a = 1\nif x then\nlocal function f() return a end\nlocal function g() return f() end\n  \
+             if y then\n    g()\n  end\nend\nreturn a\n"
+        );
+        let two = "if x then\n-- PRELUDE\n  b()\nend\nif y then\n-- PRELUDE\n  b(f)\nend\nf()\n";
+        assert_eq!(
+            with_needed(prelude, two),
+            "local a = 1\nlocal function f() return a end\nif x then\nlocal b = 2\n  b()\nend\n\
+             if y then\nlocal b = 2\n  b(f)\nend\nf()\n"
+        );
+        assert_eq!(with_needed(prelude, "return b\n"), needed(prelude, "b") + "return b\n");
+    }
+
+    #[test]
+    fn a_schedule_of_a_new_job_creates_only_what_it_needs() {
+        let source = Name::Schedule.source(16);
+        let (always, block) = source.split_once("\nif not is_plain then\n").unwrap();
+        assert!(
+            !always.contains("local function read_state(")
+                && block.contains("local function read_state(")
+        );
+        assert_eq!(source.matches("\nlocal NOW_US =").count(), 1, "one clock");
+        assert_eq!(source.matches("\nlocal ALL_CLAIMS\n").count(), 1, "one list of claims");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 -- Shared definitions: the keys by name, Redis's clock, and the layout of record prefix, state, completed
--- and applied. scripts/needed.rs puts those that a script needs in front of it; each definition begins
--- with `local` at the start of a line.
+-- and applied. scripts/needed.rs puts those that a script needs in front of it, or those that only one of its
+-- blocks needs into this block, at the line PRELUDE; each definition begins with `local` at the start of a line.
 -- KEYS: claim_deadlines jobs state completed completed_old applied applied_old dead claims settled held
 --       queues, then due:<broker> of each broker, and due:=<queue> and dead:=<queue> of each queue, that the script may change.
 --       Behind them: the keys of pops, or of recurring schedules, of the scripts that use them.
@@ -43,11 +43,15 @@ local function time_of(time)
 end
 
 -- The keys due:<set> and dead:<set> by the set: a broker, or '=' and a queue. The dead jobs of all
--- brokers are in one set.
-local DUE, DEAD_OF = {}, {}
+-- brokers are in one set. All keys begin as `jobs` does.
+local SET_KIND = #JOBS - 3
+local DUE = {}
 for i = FIRST_DUE, #KEYS do
-  local kind, set = string.match(KEYS[i], '}:(%l+):(.*)$')
-  if kind == 'due' then DUE[set] = KEYS[i] elseif kind == 'dead' then DEAD_OF[set] = KEYS[i] end
+  if sub(KEYS[i], SET_KIND, SET_KIND + 3) == 'due:' then DUE[sub(KEYS[i], SET_KIND + 4)] = KEYS[i] end
+end
+local DEAD_OF = {}
+for i = FIRST_DUE, #KEYS do
+  if sub(KEYS[i], SET_KIND, SET_KIND + 4) == 'dead:' then DEAD_OF[sub(KEYS[i], SET_KIND + 5)] = KEYS[i] end
 end
 local function dead_of(set) return DEAD_OF[set] or DEAD end
 
@@ -100,7 +104,7 @@ end
 local function schedule_verdict_of(record) return has(string.byte(record, 2), FLAG_REPLACED) and 'replaced' or 'added' end
 
 -- The records of recurring schedules, the last of KEYS of the scripts that ask whether an id is a schedule's.
-local SCHEDULES = string.find(KEYS[#KEYS], '}:schedules', 1, true) and KEYS[#KEYS]
+local SCHEDULES = sub(KEYS[#KEYS], -11) == '}:schedules' and KEYS[#KEYS]
 -- The index of jobs that have an end or an expiry: zset id -> when to look at the job (queue/ends.rs), the key
 -- before.
 local ENDS = SCHEDULES and KEYS[#KEYS - 1]
