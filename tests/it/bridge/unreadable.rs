@@ -86,7 +86,7 @@ async fn requests_for_a_damaged_bucket_are_rejected_and_those_for_others_stored(
             keys.bucket_of(JobId::new(name.as_str()).unwrap().as_str()) == bucket
         })
     };
-    redis(&env, &[b"SET", store.keys().dead(0).as_bytes(), b"damage"]).await;
+    redis(&env, &[b"SET", store.keys().due(0, "main").as_bytes(), b"damage"]).await;
     for (sick, healthy) in of_bucket(0).zip(of_bucket(1)).take(20) {
         env.send(request(&sick, "1h"));
         env.send(request(&healthy, "1h"));
