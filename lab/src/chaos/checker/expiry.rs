@@ -43,9 +43,11 @@ impl Case<'_, '_> {
         let Case { job, windows, .. } = *self;
         self.verdict.counts.expired += 1;
         let due_us = job.due_ms * 1000;
-        let waits = job.absent || job.limited || !windows.is_calm(due_us, at_us);
+        let waits = job.absent || job.limited || !windows.is_calm(due_us.min(at_us), at_us);
         let earliest_us = self.expires_us().map(|end_us| if waits { due_us } else { end_us });
-        if earliest_us.is_none_or(|us| at_us + windows.jump_us(due_us, at_us) < us) {
+        // It may have died before it was due, by a clock of Redis that was ahead.
+        let jump_us = windows.jump_us(due_us.min(at_us), at_us);
+        if earliest_us.is_none_or(|us| at_us + jump_us < us) {
             let expire_ms = job.expire_ms;
             let why =
                 format!("`{EXPIRED}` at {at_us}, due {due_us}, expires {expire_ms:?} ms later");

@@ -58,6 +58,13 @@ fn a_job_is_delivered_before_it_expires_or_dead_after_it() {
     let failed = dead(Run::new().fault("link-cut-broker", 1), job(Some(1000)), 999);
     assert_eq!(failed.wrong(), []);
 
+    let jumped = |kind: &str| {
+        let run = Run::new().fault_at(kind, (DUE_US - 5_000_000, DUE_US - 3_000_000), 0);
+        dead(run, Job { absent: true, ..job(Some(1000)) }, -4000).wrong()
+    };
+    assert_eq!(jumped("redis-clock-jump"), [], "by a clock that was ahead");
+    assert_eq!(jumped("clock-jump"), [Wrong::DeadTooEarly]);
+
     let came = |at_us| Run::new().sent("x", Phase::Ok, job(Some(1000))).came_so("x", at_us, |_| ());
     assert_eq!(came(DUE_US + 9_000_000).wrong(), [], "it was in flight");
     assert_eq!(came(DUE_US + 14_000_000).wrong(), [Wrong::Late]);
