@@ -100,7 +100,11 @@ impl Case<'_, '_> {
                 due_ms * 1000 <= latest_us(us) + windows.jump_us(request.at_us, us)
             })
         };
-        late_us / 1000 <= windows.head.late_ms && came.what.due_ms.is_some_and(is_due)
+        // Around a fault an attempt may be out without an arrival. Then a later request begins anew, and
+        // replaces this one.
+        let may_be_out = !windows.is_calm(request.at_us, latest_us(request.at_us));
+        late_us / 1000 <= windows.head.late_ms
+            && came.what.due_ms.is_some_and(|due_ms| is_due(due_ms) || may_be_out)
     }
 
     /// The body of the last request arrives, if the order is known in which the requests were

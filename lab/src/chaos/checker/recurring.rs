@@ -164,8 +164,9 @@ impl Case<'_, '_> {
     fn left_out(&self, claim: &Claim, made: &Made) -> RangeInclusive<u64> {
         let Case { timeline, windows, .. } = *self;
         let first_ms = made.keys().next().copied().unwrap_or(claim.next_ms);
-        let before_ms =
-            timeline.heard_us("schedule").map_or(first_ms - 1, |heard_us| heard_us / 1000);
+        // By Redis's clock, which may have been ahead.
+        let by_ms = |heard_us| (heard_us + windows.jump_us(heard_us, heard_us)) / 1000;
+        let before_ms = timeline.heard_us("schedule").map_or(first_ms - 1, by_ms);
         let mut most = claim.times_within(claim.start_ms, before_ms);
         let Some(pause) = asked(timeline, "pause") else { return 0..=most };
         let resume = asked(timeline, "resume");
