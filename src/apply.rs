@@ -280,7 +280,7 @@ impl Apply {
     /// Reports the effect of a request. `is_expired`: of a `fail` that ended its job because the next
     /// wait would have ended past the expiry.
     fn report(&self, request: &Request, answer: Answer, is_expired: bool) {
-        let Answer { verdict, due_ms } = answer;
+        let Answer { verdict, due_ms, .. } = answer;
         let (id, action, set, to) = match request {
             Request::NewJob(new_job) => {
                 let job = &new_job.job;

@@ -122,18 +122,17 @@ impl Job {
         }
     }
 
-    /// A new job as requested, due then, at this time.
+    /// A new job as requested, due then. `is_due`: whether that time has come.
     #[must_use]
     pub fn asked(
         id: &JobId,
         job: job::Job,
         due_ms: i64,
-        now_ms: i64,
+        is_due: bool,
         default_retry_ms: &[u64],
     ) -> Self {
         let size = job.body.len();
-        let place =
-            if job.queue().is_some() && due_ms <= now_ms { Place::Ready } else { Place::Scheduled };
+        let place = if job.queue().is_some() && is_due { Place::Ready } else { Place::Scheduled };
         let record = Record { job, generated: false, generation: [0; 8], fingerprint: [0; 8] };
         let (id, state, held_by) = (id.clone(), None, None);
         Job::of(
@@ -385,7 +384,7 @@ mod tests {
 
     #[test]
     fn a_verdict_and_counts_have_the_keys_of_the_contract() {
-        let answer = Answer { verdict: Verdict::CancelledAfterAttempt, due_ms: None };
+        let answer = Answer::of(Verdict::CancelledAfterAttempt);
         let json = serde_json::to_string(&ActionResult::of("x", Action::Cancel, answer)).unwrap();
         assert_eq!(
             json,

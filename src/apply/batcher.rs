@@ -158,7 +158,7 @@ mod tests {
         let (start, started) = mpsc::channel();
         let start = move |next| start.send(next).unwrap();
         let mut batch = BatchCallers { callers, retry: BoundedRetry::default(), turn, start };
-        let answer: Answered = Ok(Answer { verdict: Verdict::Cancelled, due_ms: None });
+        let answer: Answered = Ok(Answer::of(Verdict::Cancelled));
         batch.answered(0, &answer);
         assert_eq!(stored.await.unwrap().unwrap().verdict, Verdict::Cancelled);
         assert_eq!([0, 1].map(|place| batch.is_wanted(place)), [false, true]);

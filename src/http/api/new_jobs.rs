@@ -202,9 +202,9 @@ async fn stored(
     job: Job,
     answer: Answer,
 ) -> Result<view::Job, Problem> {
-    let Apply { store, retry_ms, .. } = &api.inner.apply;
+    let Apply { retry_ms, .. } = &api.inner.apply;
     if let (Verdict::Added | Verdict::Replaced, Some(due_ms)) = (answer.verdict, answer.due_ms) {
-        return Ok(view::Job::asked(id, job, due_ms, store.now_ms(), retry_ms));
+        return Ok(view::Job::asked(id, job, due_ms, answer.is_due, retry_ms));
     }
     let found = match api.inner.apply.find(id).await {
         // The job is stored, even if it cannot be read now.
@@ -228,7 +228,7 @@ async fn stored(
     let found = found.map(|found| view::Job::of(&found, retry_ms));
     // The job may be gone already.
     Ok(found.unwrap_or_else(|| {
-        view::Job::asked(id, job, answer.due_ms.unwrap_or_default(), i64::MIN, retry_ms)
+        view::Job::asked(id, job, answer.due_ms.unwrap_or_default(), false, retry_ms)
     }))
 }
 

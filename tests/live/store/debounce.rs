@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use dwell::job::{Action, Conflict, Due, Verdict};
 use dwell::request::NewJob;
-use dwell::store::queue::batch::Answer;
 use dwell::store::queue::claim::ClaimedJob;
 
 use super::fixture::{FAR, Fixture, action, id, one_of, request};
@@ -44,7 +43,7 @@ async fn each_request_replaces_within_the_bound_of_the_first() {
     assert_eq!(added.due_ms, bound(HOUR));
     // As late as the first request allows, and not later.
     let replaced = fixture.one(debounce(2, HOUR, HOUR)).await;
-    assert_eq!(replaced, Answer { verdict: Verdict::Replaced, due_ms: bound(HOUR) });
+    assert_eq!((replaced.verdict, replaced.due_ms), (Verdict::Replaced, bound(HOUR)));
     let found = fixture.store.reader.find(&id("a")).await.unwrap().unwrap();
     assert_eq!(
         (found.record.job.body.as_ref(), found.score_ms),

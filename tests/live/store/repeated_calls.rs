@@ -154,7 +154,8 @@ async fn an_outcome_without_a_generation_still_answers() {
     fixture.redis(&["EVAL", CUT, "1", &fixture.key("completed"), "a", "b"]).await;
     assert_eq!(fixture.put(call.clone()).await, Verdict::Duplicate);
     let Due::At(due_ms) = PAST else { unreachable!() };
-    assert_eq!(fixture.one(plain).await, Answer { verdict: Verdict::Added, due_ms: Some(due_ms) });
+    let added = Answer { verdict: Verdict::Added, due_ms: Some(due_ms), is_due: true };
+    assert_eq!(fixture.one(plain).await, added);
     assert_eq!(fixture.act(&action(Action::Fire, "a", 3)).await, Verdict::Fired);
     // The next job of this id moves it.
     assert_eq!(fixture.put(request("a", 4, FAR)).await, Verdict::Added);

@@ -13,7 +13,7 @@ use super::fixture::{
 
 fn answer(verdict: Verdict, due: Due) -> Answer {
     let Due::At(ms) = due else { panic!("a time is needed") };
-    Answer { verdict, due_ms: Some(ms) }
+    Answer { verdict, due_ms: Some(ms), is_due: due != FAR }
 }
 
 /// Delivered again, the message answers this and changes nothing.
@@ -69,7 +69,7 @@ async fn a_duration_counts_from_redis_now() {
     assert!((before + 60_000_000..after + 60_001_000).contains(&(due * 1000)));
     // Redelivered later, it stays where it is.
     let again = fixture.one(request("a", 1, Due::In(60_000))).await;
-    assert_eq!(again, Answer { verdict: Verdict::Added, due_ms: Some(due) });
+    assert_eq!(again, Answer { verdict: Verdict::Added, due_ms: Some(due), is_due: false });
 }
 
 #[tokio::test]

@@ -110,7 +110,7 @@ impl Api {
         id: JobId,
     ) -> Result<Response, Problem> {
         let Some(found) = self.schedule(caller, &id).await? else {
-            let answer = Answer { verdict: Verdict::NotFound, due_ms: None };
+            let answer = Answer::of(Verdict::NotFound);
             let result = view::ActionResult::of(id.as_str(), action, answer);
             return Ok(answered(result.status(), result));
         };

@@ -262,7 +262,7 @@ impl Queue {
                     let at = group.members[0];
                     self.read_changed(group.bucket, &pass.items[at], at, items)
                 }
-                _ => Ok(CallAnswers::one(read_answer(&mut items))),
+                _ => Ok(CallAnswers::one(read_answer(i64::MIN, &mut items))),
             }
         });
         match read {

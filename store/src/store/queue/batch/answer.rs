@@ -21,9 +21,19 @@ pub struct Answer {
     /// The due time of the job, epoch ms, if known.
     #[doc(hidden)]
     pub due_ms: Option<i64>,
+    /// Whether the due time had come by Redis's clock when the script ran, to the millisecond.
+    #[doc(hidden)]
+    pub is_due: bool,
 }
 
 impl Answer {
+    /// The answer about a job whose due time is not known.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn of(verdict: Verdict) -> Answer {
+        Answer { verdict, due_ms: None, is_due: false }
+    }
+
     /// The due time of the job, if known.
     #[must_use]
     pub fn due(&self) -> Option<SystemTime> {
@@ -95,7 +105,7 @@ impl Queue {
             ));
         }
         self.namespace.saw_clock(now_us);
-        let answers = (0..jobs).map(|_| read_answer(&mut items)).collect();
+        let answers = (0..jobs).map(|_| read_answer(now_us, &mut items)).collect();
         let mut wake_ups = Vec::new();
         while items.left() >= 2 {
             let broker = items.text()?;
@@ -115,7 +125,8 @@ impl Queue {
         at: usize,
         mut items: Items,
     ) -> Result<CallAnswers, StoreError> {
-        self.namespace.saw_clock(items.int()?);
+        let now_us = items.int()?;
+        self.namespace.saw_clock(now_us);
         items.int()?;
         let told = read_result(bucket, &mut items)?;
         if told.is_refused()
@@ -132,14 +143,12 @@ impl Queue {
                     self.namespace.schedules_changed.notify_one();
                 }
                 CallAnswers {
-                    answers: vec![Ok(Answer { verdict, due_ms })],
+                    answers: vec![Ok(Answer { verdict, due_ms, is_due: is_due(due_ms, now_us) })],
                     wake_ups: wake_up.into_iter().collect(),
                     made,
                 }
             }
-            (None, RequestRef::Act(_)) => {
-                CallAnswers::one(Ok(Answer { verdict: Verdict::NotFound, due_ms: None }))
-            }
+            (None, RequestRef::Act(_)) => CallAnswers::one(Ok(Answer::of(Verdict::NotFound))),
             (None, _) => CallAnswers::one(Err(taken())),
         })
     }
@@ -157,8 +166,15 @@ fn taken() -> StoreError {
         .hint("send another id")
 }
 
-/// A verdict and a due time in the notation of the scripts.
-pub(super) fn read_answer(items: &mut Items) -> Result<Answer, StoreError> {
+/// Whether this due time, epoch ms, has come at this time, epoch µs. The scripts round a due time
+/// up to the next ms.
+fn is_due(due_ms: Option<i64>, now_us: i64) -> bool {
+    due_ms.is_some_and(|due_ms| due_ms.saturating_sub(1).saturating_mul(1000) < now_us)
+}
+
+/// A verdict and a due time in the notation of the scripts. `now_us`: when the script ran;
+/// `i64::MIN` if it does not say so.
+pub(super) fn read_answer(now_us: i64, items: &mut Items) -> Result<Answer, StoreError> {
     let word = items.text()?;
     if word == "unreadable" {
         items.text()?;
@@ -182,5 +198,25 @@ pub(super) fn read_answer(items: &mut Items) -> Result<Answer, StoreError> {
             format!("redis: a script answered the unknown verdict `{word}`"),
         )
     })?;
-    Ok(Answer { verdict, due_ms: items.maybe_number()? })
+    let due_ms = items.maybe_number()?;
+    Ok(Answer { verdict, due_ms, is_due: is_due(due_ms, now_us) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_due_time_that_a_script_rounded_up_has_come() {
+        for (due_ms, now_us, expected) in [
+            (Some(5), 4_001, true),
+            (Some(5), 5_000, true),
+            (Some(5), 4_000, false),
+            (Some(5), i64::MIN, false),
+            (Some(i64::MIN), 0, true),
+            (None, 5_000, false),
+        ] {
+            assert_eq!(is_due(due_ms, now_us), expected, "{due_ms:?} at {now_us}");
+        }
+    }
 }

@@ -427,10 +427,7 @@ mod tests {
             calls += waves.len();
             rounds += 1;
             // Somebody else moves the job between the requests.
-            pass.answer(
-                waves[0][0].members[0],
-                Answer { verdict: Verdict::Replaced, due_ms: None },
-            );
+            pass.answer(waves[0][0].members[0], Answer::of(Verdict::Replaced));
             if let Some(groups) = waves.get(1) {
                 pass.refused(&groups[0], &unknown(&format!("=m{rounds}")), &HashMap::new());
             }
