@@ -36,8 +36,9 @@ use crate::store::record::Nonce;
 
 /// The longest wait of a job for the answer of a call: jobs that wait hold room of the window.
 const MAX_CALL_WAIT: Duration = Duration::from_millis(250);
-/// The most jobs that wait for a call.
-const MAX_ASKING: usize = 512;
+/// The most jobs that wait for a call after one that failed. Otherwise the window bounds them: each
+/// call is answered soon, and a job that went back instead would be late although no limit holds it.
+const MAX_ASKING_AFTER_ERROR: usize = 512;
 /// While jobs wait, Redis is asked for free places so often: other instances give theirs back. Less
 /// often where no job has got a place for long.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -167,7 +168,7 @@ impl Places {
         }
         let is_full = of.full_until.is_some_and(|until| now < until);
         let is_no_call_soon = self.is_late(now) || self.retry_at.is_some_and(|at| now < at);
-        if is_behind || is_full || is_no_call_soon || self.asking.len() >= MAX_ASKING {
+        if is_behind || is_full || is_no_call_soon || self.has_too_many() {
             return Some(self.park(asking, now));
         }
         self.asking.push(asking);
@@ -229,6 +230,11 @@ impl Places {
             let until = now + Duration::from_millis(ttr_ms.into()) + LEASE_MARGIN;
             self.limits[limit].kept.push((place, until));
         }
+    }
+
+    /// Whether no more jobs may wait for a call.
+    fn has_too_many(&self) -> bool {
+        self.is_told && self.asking.len() >= MAX_ASKING_AFTER_ERROR
     }
 
     /// Whether the running call takes too long.

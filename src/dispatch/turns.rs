@@ -19,8 +19,9 @@ use crate::store::queue::claim::ClaimedJob;
 
 /// The longest wait of a job for the answer of a call: jobs that wait hold places of the window.
 const MAX_CALL_WAIT: Duration = Duration::from_millis(250);
-/// The most jobs that wait for a call.
-const MAX_ASKING: usize = 512;
+/// The most jobs that wait for a call after one that failed. Otherwise the window bounds them: each
+/// call is answered soon, and a job that went back instead would be late although no limit holds it.
+const MAX_ASKING_AFTER_ERROR: usize = 512;
 /// How long a job goes back to due for that got no turn.
 pub(super) const NO_TURN_PAUSE: Duration = Duration::from_secs(1);
 
@@ -168,11 +169,16 @@ impl Turns {
         lease: Box<ClaimedJob>,
         now: Instant,
     ) -> Option<Box<ClaimedJob>> {
-        if self.asking.len() >= MAX_ASKING || self.is_late(now) {
+        if self.is_late(now) || self.has_too_many() {
             return Some(lease);
         }
         self.asking.push(Asking { limit, since, last, lease });
         None
+    }
+
+    /// Whether no more jobs may wait for a call.
+    fn has_too_many(&self) -> bool {
+        self.is_told && self.asking.len() >= MAX_ASKING_AFTER_ERROR
     }
 
     /// Whether the running call takes too long.

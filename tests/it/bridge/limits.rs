@@ -76,6 +76,38 @@ async fn two_instances_share_the_turns_of_a_target_and_no_other_waits() {
     drop((other, other_metrics));
 }
 
+/// The calls that settled jobs in another way than as delivered.
+fn sent_back(env: &Environment) -> f64 {
+    let metrics = env.metrics.encode();
+    let series = ["release", "settle"]
+        .map(|script| format!("dwell_redis_seconds_count{{script=\"{script}\"}} "));
+    let counts = metrics
+        .lines()
+        .filter_map(|line| series.iter().find_map(|name| line.strip_prefix(&**name)));
+    counts.map(|count| count.parse::<f64>().unwrap()).sum()
+}
+
+#[tokio::test]
+async fn a_limit_that_is_not_reached_sends_no_job_back() {
+    for (limit, value) in [("rate", "1000000/s"), ("in_flight", "5000")] {
+        let limit = format!("brokers.main.limits.\"orders.a\".{limit}");
+        let env = Environment::start(&[(&limit, value)]).await;
+        // Jobs go back if the machine stands still for 250 ms: this does not happen in each round.
+        let mut back = Vec::new();
+        for round in 1..=5 {
+            let before = sent_back(&env);
+            (0..1500).for_each(|n| env.send(to("orders.a", &format!("{round}-{n}"), "1s")));
+            let came = env.arrived("orders.a", 1500 * round).await;
+            assert_eq!((ids(&came), env.until_empty().await), (1500 * round, 0), "{limit}");
+            back.push(sent_back(&env) - before);
+            if back.ends_with(&[0.0]) {
+                break;
+            }
+        }
+        assert!(back.ends_with(&[0.0]), "{limit}: calls that sent jobs back, by round: {back:?}");
+    }
+}
+
 #[tokio::test]
 async fn lateness_counts_from_the_turn() {
     let env = Environment::start(&RATE).await;
