@@ -8,12 +8,22 @@
 --        place to take '1' if it is taken (also by a call before), else '0' }
 -- Work   the places of the call and those whose leases ended; one field of the limits a limit, and all of them in one of
 --        64 calls when they are many. First write HDEL: a full Redis accepts the call.
-local LIMITS, MANY, TOLD, LIVE = KEYS[1], 1000, 60000000, 5000000
+local LIMITS, MANY, TOLD, LIVE, CHUNK = KEYS[1], 1000, 60000000, 5000000, 1000
 local call = redis.call
 local time = call('TIME')
 local now_us = time[1] * 1000000 + time[2]
 local now, answer, at = math.floor(now_us / 1000), { now_us }, 1
 local function ends(ms) return string.format('%.0f', now + tonumber(ms)) end
+-- Adds these places, each with its ms. Answers how many are new. The number of arguments of one command is bounded.
+local function add(places, from, to)
+  local added = 0
+  for first = from, to, CHUNK do
+    local args = {}
+    for j = first, math.min(first + CHUNK - 1, to), 2 do args[#args + 1], args[#args + 2] = ends(ARGV[j + 1]), ARGV[j] end
+    added = added + call('ZADD', places, unpack(args))
+  end
+  return added
+end
 call('HDEL', LIMITS, '')
 if now_us % 64 == 0 and call('HLEN', LIMITS) > MANY then
   local fields = call('HGETALL', LIMITS)
@@ -27,20 +37,25 @@ for i = 2, #KEYS do
   local back, keep, take = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6])
   at = at + 7
   call('ZREMRANGEBYSCORE', places, '-inf', string.format('%.0f', now))
-  for j = at, at + back - 1 do call('ZREM', places, ARGV[j]) end
+  for j = at, at + back - 1, CHUNK do call('ZREM', places, unpack(ARGV, j, math.min(j + CHUNK, at + back) - 1)) end
   at = at + back
   -- What is out counts, however many there are.
-  for j = at, at + 2 * keep - 1, 2 do call('ZADD', places, ends(ARGV[j + 1]), ARGV[j]) end
+  add(places, at, at + 2 * keep - 1)
   at = at + 2 * keep
   local count, taken = call('ZCARD', places), {}
-  for j = at, at + 2 * take - 1, 2 do
-    local has_place = call('ZSCORE', places, ARGV[j])
-    if has_place or count < most then
-      call('ZADD', places, ends(ARGV[j + 1]), ARGV[j])
-      if not has_place then count = count + 1 end
-      taken[#taken + 1] = '1'
-    else
-      taken[#taken + 1] = '0'
+  if count + take <= most then
+    count = count + add(places, at, at + 2 * take - 1)
+    taken[1] = string.rep('1', take)
+  else
+    for j = at, at + 2 * take - 1, 2 do
+      local has_place = call('ZSCORE', places, ARGV[j])
+      if has_place or count < most then
+        call('ZADD', places, ends(ARGV[j + 1]), ARGV[j])
+        if not has_place then count = count + 1 end
+        taken[#taken + 1] = '1'
+      else
+        taken[#taken + 1] = '0'
+      end
     end
   end
   at = at + 2 * take
