@@ -39,7 +39,7 @@ pub struct QueueRules {
     /// obeys. A job without a turn waits, and burns nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<String>,
-    /// How many of them may come at once. By default 100 ms worth, at least 1.
+    /// How many jobs of each queue may come at once. By default 100 ms worth of `rate`, at least 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub burst: Option<u32>,

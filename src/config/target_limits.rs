@@ -17,7 +17,7 @@ pub struct TargetLimit {
     /// The most attempts in a second, a minute or an hour: `100/s`, `3000/m`, `20/h`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<String>,
-    /// How many of them may come at once. By default 100 ms worth, at least 1.
+    /// How many attempts may come at once. By default 100 ms worth of `rate`, at least 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub burst: Option<u32>,

@@ -16,6 +16,9 @@ An unknown key is an error. `dwell check --offline` reports all mistakes at once
 Durations are text: `500ms`, `90s`, `1h30m`, `2d` or `PT15M`. Sizes are text: `64KiB`, `1MiB`, `100kB`.\n\
 [config/default.toml](../../config/default.toml) is the same list as a file. A dash in the column \"default\" means that no default exists.\n";
 
+/// Tables whose keys are patterns, and not names.
+const BY_PATTERN: [&str; 1] = ["brokers.NAME.limits"];
+
 #[test]
 fn the_page_of_settings_is_current() {
     let schema: Value = serde_json::from_str(&printed(&["schema", "-o", "json"])).unwrap();
@@ -43,9 +46,13 @@ fn the_page_of_settings_is_current() {
     assert_current("settings.md", &page);
 }
 
-fn add_section(page: &mut String, schema: &Value, name: &str, section: &Value) {
+fn add_section(page: &mut String, schema: &Value, path: &str, section: &Value) {
     let by_name = section.get("additionalProperties");
-    let title = if by_name.is_some() { format!("{name}.NAME") } else { name.to_owned() };
+    let title = match by_name {
+        Some(_) if BY_PATTERN.contains(&path) => format!("{path}.\"PATTERN\""),
+        Some(_) => format!("{path}.NAME"),
+        None => path.to_owned(),
+    };
     // Writing to a String does not fail.
     let _ = write!(page, "\n## `[{title}]`\n\n{}\n", text(&section["description"]));
     let table = resolved(schema, by_name.unwrap_or(section));
@@ -56,11 +63,11 @@ fn add_section(page: &mut String, schema: &Value, name: &str, section: &Value) {
         let _ = write!(page, "\n### `type = \"{kind}\"`\n\n{}\n", text(&variant["description"]));
         add_keys(page, schema, variant);
     }
-    // Tables with names of their own: `[http.tokens.NAME]`.
+    // Tables with names of their own: `[http.tokens.NAME]`, `[brokers.NAME.limits."PATTERN"]`.
     for (key, inner) in
         table["properties"].as_object().into_iter().flatten().filter(|(_, inner)| is_section(inner))
     {
-        add_section(page, schema, &format!("{name}.{key}"), inner);
+        add_section(page, schema, &format!("{title}.{key}"), inner);
     }
 }
 

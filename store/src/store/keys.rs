@@ -377,6 +377,29 @@ mod tests {
     }
 
     #[test]
+    fn a_script_looks_for_sets_in_all_keys_but_those_behind_its_sets() {
+        let keys = Keys::new("dwell", 16);
+        for script in Name::ALL {
+            // The number stands in the text, as `#KEYS - 2`.
+            let source = script.source(16);
+            let checks = source.split("for i = FIRST_DUE, #KEYS - ").skip(1);
+            let left_out: Vec<usize> = checks
+                .map(|rest| rest.split(' ').next().unwrap_or_default().parse::<usize>().unwrap())
+                .collect();
+            // Scripts of fsck run on damaged keys, and these two check the keys that they write.
+            let checks_no_set = matches!(script, Name::Pop | Name::Acknowledge)
+                || script.as_str().starts_with("fsck_");
+            assert_eq!(left_out.is_empty(), checks_no_set, "{script:?}");
+            let of_pops = if script == Name::Unpop { keys.pops(7).len() } else { 0 };
+            let behind = keys.schedule_keys_of(script, 7).len() + of_pops;
+            assert!(
+                left_out.iter().all(|count| *count == behind),
+                "{script:?} leaves out {left_out:?} keys, and has {behind} behind its sets"
+            );
+        }
+    }
+
+    #[test]
     fn the_bucket_of_an_id_never_changes() {
         // Golden values: with another hash, no stored job would be found.
         let keys = Keys::new("dwell", 16);

@@ -3,8 +3,9 @@
 //! - `sidecar`: a `dwell run` and a client of its API.
 //! - `verdicts`: each verdict by each interface; `calls`: each call and its statuses; `pages`:
 //!   lists that stand still while jobs come and go; `arrays`: several jobs in one call; `bounds`:
-//!   full queues; `queues`: pops, leases and the queues; `long_poll`: pops that wait;
-//!   `pop_results`: pops that carry acknowledgements; `schedules`: recurring schedules.
+//!   full queues; `queues`: pops, leases and the queues; `limited`: what waits at a limited queue;
+//!   `long_poll`: pops that wait; `pop_results`: pops that carry acknowledgements; `schedules`:
+//!   recurring schedules.
 //! - `dashboard`, `queue_pages`, `schedule_pages`: the work of people in it, through `browser`.
 //! - `connections`: the rules for those of every listener; `descriptors`: their number; `flood`:
 //!   clients that only hold connections; `memory`: the memory of all together; `tutorial`: the page
@@ -27,6 +28,7 @@ mod descriptors;
 mod flood;
 mod hanging;
 mod ipv6;
+mod limited;
 mod limits;
 mod long_poll;
 #[cfg(all(feature = "amqp", feature = "kafka", feature = "nats"))]
