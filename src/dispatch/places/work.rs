@@ -105,3 +105,6 @@ async fn hasten_some(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

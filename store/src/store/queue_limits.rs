@@ -60,6 +60,21 @@ impl Namespace {
         self.keep_in_meta(changed.iter().map(field).collect()).await
     }
 
+    /// Those of these names and patterns for which the namespace keeps another limit, or another number
+    /// of jobs that may be out at a time. Sorted.
+    #[must_use]
+    pub fn other_queue_limits(
+        &self,
+        limits: &[QueueLimit],
+        in_flight: &[QueueInFlight],
+    ) -> Vec<String> {
+        let mut names = others(&self.queue_limits.read(), limits);
+        names.extend(others(&self.queue_in_flight.read(), in_flight));
+        names.sort();
+        names.dedup();
+        names
+    }
+
     async fn keep_in_meta(&self, fields: Vec<(String, String)>) -> Result<(), StoreError> {
         if fields.is_empty() {
             return Ok(());
@@ -110,4 +125,15 @@ fn changed<T: Clone + PartialEq>(
         return Vec::new();
     }
     declared.iter().filter(|limit| !known.contains(limit)).cloned().collect()
+}
+
+/// The names of those of the declared limits that are known otherwise.
+fn others<T: PartialEq>(
+    known: &[(String, Option<T>)],
+    declared: &[(String, Option<T>)],
+) -> Vec<String> {
+    let is_other = |(name, limit): &&(String, Option<T>)| {
+        known.iter().any(|(other, kept)| other == name && kept != limit)
+    };
+    declared.iter().filter(is_other).map(|(name, _)| name.clone()).collect()
 }

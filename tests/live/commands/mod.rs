@@ -2,6 +2,7 @@
 
 mod actions;
 mod check;
+mod check_limits;
 mod check_servers;
 mod declared_schedules;
 pub(crate) mod fixture;

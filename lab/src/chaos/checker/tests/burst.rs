@@ -76,3 +76,23 @@ fn each_broken_promise_of_a_burst_is_found() {
     let run = Run::new().fault_at(killed.0, killed.1, 0).requested(0, 0);
     assert_eq!(run.requested(1, 5).brings(0, 1005).wrong(), [], "the first was answered later");
 }
+
+#[test]
+fn an_attempt_that_was_out_around_a_fault_excuses_a_request_that_began_anew() {
+    // The job of the first two requests was out at 1500 ms: the third one replaced it.
+    let anew = |fault_ms: Option<(i64, i64)>, at_ms| {
+        let run = fault_ms.map_or_else(Run::new, |(began_ms, healed_ms)| {
+            let at_us = (DUE_US + began_ms * 1000, DUE_US + healed_ms * 1000);
+            Run::new().fault_at("link-drop-answers-broker", at_us, 0)
+        });
+        let run = run.requested(0, 0).requested(1, 500).requested(2, 1600);
+        run.brings_at(2, 2600, at_ms).wrong()
+    };
+    let during = Some((1400, 1700));
+    assert_eq!(anew(during, 2601), []);
+    assert_eq!(anew(None, 2601), [Wrong::Late], "nothing was out");
+    assert_eq!(anew(Some((2520, 2550)), 2601), [Wrong::Late], "the fault began after their waits");
+    // A lease of 8 s from the fault was over before the first request.
+    assert_eq!(anew(Some((-9000, -8100)), 2601), [Wrong::Late], "the fault was over");
+    assert_eq!(anew(during, 40_000), [Wrong::Late], "a job that began anew is in time, too");
+}

@@ -97,3 +97,27 @@ fn a_paused_schedule_makes_nothing_and_misses_nothing() {
     assert_eq!(paused(three()).left(claim(3, 0)), [Wrong::Unexplained, Wrong::FalseVerdict]);
     assert_eq!(two().did(Op::Pause, 1500).did(Op::Resume, 1600).left(claim(2, 0)), [Wrong::Lost]);
 }
+
+#[test]
+fn the_times_that_a_clock_which_was_ahead_had_passed_need_no_decision() {
+    // Stored 100 ms before its first time. It makes this time first, and none is missed.
+    let begins = |run: Run, second: i64| {
+        let (start_ms, next_ms) = (DUE_MS, DUE_MS + (second + 1) * 1000);
+        let (id, every_ms) = ("s".to_owned(), 1000);
+        let claim = Claim { id, start_ms, every_ms, next_ms, occurrence: 1, missed: 0 };
+        run.stored(None).occurs(second, 1).left(vec![claim])
+    };
+    let jumped = |kind, healed_us| Run::new().fault_at(kind, (DUE_US - 9_000_000, healed_us), 0);
+    assert_eq!((begins(Run::new(), 0), begins(Run::new(), 1)), (vec![], vec![Wrong::Lost]));
+    // Redis's clock is ahead by five seconds at most.
+    let ahead = || jumped("redis-clock-jump", DUE_US);
+    assert_eq!((begins(ahead(), 1), begins(ahead(), 5)), (vec![], vec![]));
+    assert_eq!(begins(ahead(), 6), [Wrong::Lost], "by more than the jump");
+    let before = jumped("redis-clock-jump", DUE_US - 3_000_000);
+    assert_eq!(begins(before, 1), [Wrong::Lost], "the clock was right again");
+    assert_eq!(
+        begins(jumped("clock-jump", DUE_US), 1),
+        [Wrong::Lost],
+        "the clock of the instances"
+    );
+}
