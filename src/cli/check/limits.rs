@@ -1,4 +1,4 @@
-//! The check of limits: whether other instances have others.
+//! The checks of limits: whether other instances have others.
 
 use super::Check;
 use crate::config::{Broker, Settings};
@@ -10,9 +10,34 @@ use crate::store::places::PlaceLimit;
 /// The name of this check.
 const NAME: &str = "limits";
 
+/// Warns of limits that other instances have.
+pub(super) async fn checks(settings: &Settings) -> Vec<Check> {
+    let mut checks = of_targets(settings).await;
+    checks.extend(of_queues(settings).await);
+    checks
+}
+
+/// Warns of limits of queues of which the namespace keeps others, which a start changes for all.
+async fn of_queues(settings: &Settings) -> Option<Check> {
+    let queues = &settings.queues;
+    if queues.is_empty() {
+        return None;
+    }
+    let store = match Store::attach(&settings.redis).await {
+        Ok(store) => store,
+        Err(error) => return Some(Check::of_error(NAME, error)),
+    };
+    let others = store.other_queue_limits(&queues.limits(), &queues.in_flight());
+    (!others.is_empty()).then(|| {
+        let detail = format!("the namespace keeps other limits of queues: {}", others.join(", "));
+        let hint = "a start changes them for all instances: make the limits of all the same";
+        Check::warning(NAME, detail, hint)
+    })
+}
+
 /// Warns of limits with which other instances have taken turns or places within the last minute. No
 /// check without limits.
-pub(super) async fn checks(settings: &Settings) -> Vec<Check> {
+async fn of_targets(settings: &Settings) -> Vec<Check> {
     let of_broker = |(name, broker): (&'_ String, &'_ Broker)| {
         let limits = broker.ordered_limits().into_iter();
         limits

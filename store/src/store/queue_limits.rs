@@ -73,6 +73,21 @@ impl Namespace {
         self.rejoin().await
     }
 
+    /// The names and patterns of those of these limits of which the namespace keeps other values,
+    /// sorted.
+    #[must_use]
+    pub fn other_queue_limits(
+        &self,
+        rates: &[QueueLimit],
+        in_flight: &[QueueInFlight],
+    ) -> Vec<String> {
+        let mut others = differing(&self.queue_limits.read(), rates);
+        others.extend(differing(&self.queue_in_flight.read(), in_flight));
+        others.sort();
+        others.dedup();
+        others
+    }
+
     /// Takes the turns of this limit that are there now, up to so many. Returns their number, and
     /// after how long there is another one.
     pub async fn take_turns_now(
@@ -110,4 +125,34 @@ fn changed<T: Clone + PartialEq>(
         return Vec::new();
     }
     declared.iter().filter(|limit| !known.contains(limit)).cloned().collect()
+}
+
+/// The names of the declared limits of which others are known.
+fn differing<T: PartialEq>(
+    known: &[(String, Option<T>)],
+    declared: &[(String, Option<T>)],
+) -> Vec<String> {
+    let is_other = |(name, limit): &&(String, Option<T>)| {
+        known.iter().any(|(kept, value)| kept == name && value != limit)
+    };
+    declared.iter().filter(is_other).map(|(name, _)| name.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::differing;
+
+    #[test]
+    fn a_limit_differs_from_another_one_of_its_name_alone() {
+        let limits = |limits: &[(&str, Option<u32>)]| -> Vec<(String, Option<u32>)> {
+            limits.iter().map(|(name, limit)| ((*name).to_owned(), *limit)).collect()
+        };
+        let known =
+            limits(&[("same", Some(1)), ("other", Some(1)), ("ended", Some(1)), ("*", None)]);
+        let declared =
+            limits(&[("same", Some(1)), ("other", Some(2)), ("ended", None), ("new", Some(1))]);
+        assert_eq!(differing(&known, &declared), ["other", "ended"]);
+        assert_eq!(differing(&known, &limits(&[("*", Some(1))])), ["*"]);
+        assert!(differing(&[], &declared).is_empty());
+    }
 }

@@ -1,10 +1,11 @@
 //! `dwell check` against misconfigured servers: its line, its hint, its exit code, and the same
 //! exit code of `dwell run`.
 
-use dwell_testkit::servers::{AppendFsync, NatsOptions, RedisOptions};
+use dwell_testkit::servers::{AppendFsync, DwellServer, NatsOptions, RedisOptions};
 use serde_json::Value;
 
-use super::fixture::{Fixture, SECRET, run_with};
+use super::fixture::{Fixture, SECRET, program, run_with};
+use crate::support::wait_until;
 
 /// Checks these settings, with `more` set. The lines that say more than `ok`; and `run`, where it
 /// is to fail, exits with the same code and says the first of them that says why.
@@ -337,5 +338,23 @@ async fn wrong_credentials_are_told_without_being_shown() {
             "authorization violation",
             "check user, password, token",
         );
+    }
+}
+
+#[tokio::test]
+async fn limits_of_queues_are_compared_with_those_of_the_namespace() {
+    let fixture = Fixture::new().await;
+    let with = |limits: &str| format!("{}[queues.mails]\n{limits}", fixture.settings(true));
+    let told = |limits: &str| {
+        let lines = check(&fixture, &with(limits), &[], 0);
+        lines.into_iter().find(|line| line["check"] == "limits")
+    };
+    let (kept, other) = ("rate = \"10/s\"\nin_flight = 3\n", "rate = \"20/s\"\nin_flight = 3\n");
+    let _dwell = DwellServer::start(program(), &with(kept)).await.unwrap();
+    // The rates are kept first.
+    let ended = wait_until("both are kept", async || told("rate = \"10/s\"\n")).await;
+    assert_eq!(told(kept), None);
+    for line in [ended, told(other).unwrap(), told("").unwrap()] {
+        says(&line, true, "keeps other limits of queues: mails", "for all instances");
     }
 }
