@@ -98,6 +98,7 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
     let rescue =
         is_in_fleet.then(|| rescue_options(&settings.delivery, events.clone(), wake_ups.clone()));
     store.schedules.know_full_queues(is_full(full_queues.clone()));
+    store.schedules.observe(Arc::new(events.clone()));
     let spawner = is_in_fleet.then(|| SpawnOptions {
         serves: served(store, settings, delivers),
         is_full: is_full(full_queues.clone()),

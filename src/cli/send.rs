@@ -12,8 +12,8 @@ use super::table::clean;
 use crate::clock;
 use crate::config::{Broker, Format, Ingest, Settings};
 use crate::job::JobId;
-use crate::request::{RequestRules, parse};
-use crate::units::{parse_duration_ms, parse_time_ms, show_size};
+use crate::request::{RequestRules, moment_ms, parse};
+use crate::units::{parse_duration_ms, show_size};
 
 /// `dwell send`
 #[derive(Debug, Clone, clap::Args)]
@@ -66,8 +66,11 @@ fn duration(text: &str) -> Result<String, String> {
     parse_duration_ms(text).map(|_| text.to_owned())
 }
 
+/// A time without an offset needs a `delay-time-zone` among the headers: the rules of requests see to
+/// that.
 fn time(text: &str) -> Result<String, String> {
-    parse_time_ms(text).map(|_| text.to_owned())
+    let read = moment_ms("until", text, Some("UTC"));
+    read.map(|_| text.to_owned()).map_err(|why| why.detail)
 }
 
 /// Sends one request, and waits for the broker's confirm.

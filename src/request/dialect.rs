@@ -55,9 +55,7 @@ pub(super) fn fill(
         && let Some(name) = ingest.expire_header.as_deref()
         && let Some(value) = foreign_time(headers, name)?
     {
-        let at_ms = parse_time_ms(value.trim())
-            .map_err(|why| Rejection::new(Code::BadHeader, format!("{name}: {why}")))?;
-        control.expire = Some(expire::Stated::At(Until::At(at_ms)));
+        expire_header(control, headers, name, value.trim())?;
     }
     options(control, headers, recurs)?;
     if recurs && control.id.is_none() {
@@ -163,6 +161,26 @@ fn due_header(
     });
     let due = due.map_err(|why| Rejection::new(Code::BadDelay, format!("{name}: {why}")))?;
     control.delay_until = Some(due);
+    Ok(())
+}
+
+/// Reads the expiry from the header that the ingest's `expire_header` names.
+fn expire_header(
+    control: &mut Control,
+    headers: &Headers,
+    name: &str,
+    value: &str,
+) -> Result<(), Rejection> {
+    let bad = |why: String| Rejection::new(Code::BadHeader, format!("{name}: {why}"));
+    let at = Until::parse(value).map_err(bad)?;
+    if matches!(at, Until::Local(_)) && control.zone.is_none() {
+        // The zone of a local time does not come back with a message from its target.
+        if headers.get(ATTEMPT).is_some() {
+            return Ok(());
+        }
+        at.ms(None).map_err(bad)?;
+    }
+    control.expire = Some(expire::Stated::At(at));
     Ok(())
 }
 

@@ -79,6 +79,12 @@ fn a_header_of_the_producers_own_holds_the_expiry() {
     }
     assert_eq!(scheduled(&to(), &rules).job.expire, None);
     assert_eq!(refused(&with(to(), "expires", "tomorrow".into()), &rules), Code::BadHeader);
+    let local = with(to(), "expires", "2026-01-31T13:01:00".into());
+    assert_eq!(refused(&local, &rules), Code::BadHeader, "no offset");
+    let zoned = with(local.clone(), "delay-time-zone", "Europe/Berlin".into());
+    assert_eq!(scheduled(&zoned, &rules).job.expire, Some(Expire::At(NOW + 60_000)));
+    let back = with(local, "delayed-attempt", "1".into());
+    assert_eq!(scheduled(&back, &rules).job.expire, None, "its zone did not come back");
     let wins = with(with(to(), "expires", "tomorrow".into()), "delay-expire", "1s".into());
     assert_eq!(scheduled(&wins, &rules).job.expire, Some(Expire::After(1000)));
 }

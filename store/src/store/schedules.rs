@@ -28,7 +28,7 @@ mod query;
 pub(crate) mod spawn;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use redis::{Pipeline, Value};
@@ -43,6 +43,7 @@ use super::error::{Class, StoreError, UNREADABLE_HINT};
 use super::namespace::{IsQueueFull, Namespace};
 use super::record::Unreadable;
 use super::scripts::Name;
+use crate::events::Observer;
 use crate::job::JobId;
 use crate::schedule::StoredSchedule;
 
@@ -52,6 +53,8 @@ const IDS_PER_READ: usize = 32;
 /// The recurring schedules of a namespace.
 pub struct Schedules {
     namespace: Arc<Namespace>,
+    /// Is told what pauses make and miss; nobody before this is set.
+    observer: OnceLock<Arc<dyn Observer>>,
 }
 
 /// A schedule as it was read, with the bytes of its state.
@@ -76,13 +79,19 @@ pub(in crate::store) struct Found {
 
 impl Schedules {
     pub(super) fn new(namespace: Arc<Namespace>) -> Self {
-        Schedules { namespace }
+        Schedules { namespace, observer: OnceLock::new() }
     }
 
     /// From now on `fire` is refused while the queue of the schedule is full. Only the first call
     /// counts.
     pub fn know_full_queues(&self, is_full: IsQueueFull) {
         let _ = self.namespace.is_queue_full.set(is_full);
+    }
+
+    /// From now on this observer is told of the occurrences that a pause makes or misses. Only the
+    /// first call counts.
+    pub fn observe(&self, observer: Arc<dyn Observer>) {
+        let _ = self.observer.set(observer);
     }
 
     /// Waits until a request of this process has stored a schedule since the last wait: the time of

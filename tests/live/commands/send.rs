@@ -112,6 +112,14 @@ async fn each_way_to_give_time_body_and_ingest() {
         (Some("2026-12-01T12:00:00+01:00"), &b"order 18"[..])
     );
 
+    // A time of a zone, as any producer may send it.
+    let zone = ["--header", "delay-time-zone=Europe/Berlin", "--target", "orders.x"];
+    let said = fixture.run(&[&["send", "--until", "2026-12-01T12:00:00"], &zone[..]].concat());
+    assert_eq!(said.code, 0, "{}", said.err);
+    let (headers, _) = fixture.last("DWELL_delay_in", "delay.in").unwrap();
+    assert_eq!(header(&headers, "delay-until"), Some("2026-12-01T12:00:00"));
+    assert_eq!(header(&headers, "delay-time-zone"), Some("Europe/Berlin"));
+
     // Another id each time where none is given; a body may be empty.
     let again =
         fixture.run(&["send", "--for", "PT15M", "--target", "orders.x", "-o", "json"]).object();

@@ -534,6 +534,7 @@ async fn nothing_is_made_or_missed_while_a_schedule_is_paused() {
 #[tokio::test]
 async fn what_was_due_before_a_pause_is_made_first() {
     let fixture = Fixture::new().await;
+    fixture.store.schedules.observe(fixture.seen.clone());
     fixture.put(&each_second("due", |_| ())).await;
     let next_ms = fixture.get("due").await.progress.next_ms.unwrap();
     let back = |progress: &mut Progress| {
@@ -546,6 +547,24 @@ async fn what_was_due_before_a_pause_is_made_first() {
     let last_ms = paused.progress.last_ms.unwrap();
     let made = fixture.numbers(&[occurrence_id("due", last_ms)]).await;
     assert_eq!(made, [(1, true)]);
+    assert_eq!(fixture.seen.made_of("due"), [occurrence_id("due", last_ms)], "it is told");
+    // A gap of a minute: the newest is made.
+    schedules_gap(&fixture).await;
+}
+
+/// A schedule of each second that nobody made for a minute is paused: what is missed is told.
+async fn schedules_gap(fixture: &Fixture) {
+    fixture.put(&each_second("gap", |_| ())).await;
+    let back = |progress: &mut Progress| {
+        progress.grid_ms -= 60 * SECOND;
+        progress.next_ms = progress.next_ms.map(|next_ms| next_ms - 50 * SECOND);
+    };
+    fixture.edit("gap", back).await;
+    let paused = fixture.store.schedules.pause(&id("gap"), None, None).await.unwrap().unwrap();
+    assert_eq!(fixture.seen.made_of("gap").len(), 1);
+    let missed = fixture.seen.missed("gap", "late").await.len();
+    assert_eq!(u64::try_from(missed).unwrap(), paused.progress.missed);
+    assert!(missed >= 49, "{missed}");
 }
 
 #[tokio::test]

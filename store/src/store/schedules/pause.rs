@@ -7,10 +7,12 @@ use super::change::{Change, Changed};
 use super::pattern::is_own;
 use super::query::ScheduleFilter;
 use super::{Read, Schedules};
+use crate::events::JobEvent;
 use crate::job::{Job, JobId};
-use crate::policy::occurrences::{Hindrances, plan};
+use crate::policy::occurrences::{Hindrances, Plan, plan};
 use crate::request::OwnQueues;
 use crate::schedule::{Progress, StoredSchedule};
+use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 
 /// The most tries for one schedule: each meets another change of the schedule, or another foreign
@@ -109,14 +111,12 @@ impl Schedules {
                 progress.revision = read.schedule.progress.revision.saturating_add(1);
             }
             let progress = change.progress.clone();
+            let made: Vec<(JobId, i64)> =
+                change.make.iter().map(|made| (made.id.clone(), made.due_ms)).collect();
             let changed = self.change_one(bucket, change).await?;
             if let Changed::Done { .. } = changed {
-                let missed = plan.map(|plan| plan.missed).unwrap_or_default();
-                for gap in missed {
-                    tracing::warn!(
-                        %id, count = gap.count, reason = gap.reason,
-                        "occurrences of the schedule were missed"
-                    );
+                if let Some(plan) = &plan {
+                    self.tell(&read.schedule, plan, &made);
                 }
                 if is_done {
                     return Ok(progress.map(|progress| (with(read.schedule, progress), true)));
@@ -146,6 +146,42 @@ impl Schedules {
             }
         }
         Err(keeps_changing())
+    }
+
+    /// Tells what a pause made, by id and due time, epoch ms, and what was missed. Without an
+    /// observer the log tells of the latter.
+    fn tell(&self, schedule: &StoredSchedule, plan: &Plan, made: &[(JobId, i64)]) {
+        let Some(observer) = self.observer.get() else {
+            for gap in &plan.missed {
+                tracing::warn!(
+                    id = %schedule.id, count = gap.count, reason = gap.reason,
+                    "occurrences of the schedule were missed"
+                );
+            }
+            return;
+        };
+        let set = DueSet::of(&schedule.job);
+        for (planned, (id, due_ms)) in plan.make.iter().zip(made) {
+            observer.observe(&JobEvent::OccurrenceMade {
+                schedule: &schedule.id,
+                id,
+                set,
+                to: schedule.job.destination(),
+                due_ms: *due_ms,
+                number: planned.number,
+                is_caught_up: planned.is_caught_up,
+            });
+        }
+        for gap in &plan.missed {
+            observer.observe(&JobEvent::OccurrencesMissed {
+                schedule: &schedule.id,
+                set,
+                count: gap.count,
+                times: &gap.times,
+                reason: gap.reason,
+                to_log: Some(gap.count),
+            });
+        }
     }
 
     fn is_full(&self, job: &Job) -> bool {

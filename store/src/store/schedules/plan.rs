@@ -11,7 +11,7 @@ use super::{Read, codec};
 use crate::job::{Action, Conflict, JobId, Verdict};
 use crate::request::NewSchedule;
 use crate::request::{Origin, OwnQueues};
-use crate::schedule::{Progress, StoredSchedule};
+use crate::schedule::{Progress, StoredSchedule, Timing};
 use crate::store::call::script_call::ScriptCall;
 use crate::store::error::StoreError;
 use crate::store::record::Generation;
@@ -35,8 +35,8 @@ impl Plan {
         Plan { expected, change: Some(change), verdict: Ok(verdict), due_ms }
     }
 
-    fn keeps(read: &Read, verdict: Verdict) -> Self {
-        let due_ms = read.schedule.progress.next_ms;
+    fn keeps(read: &Read, verdict: Verdict, now_ms: i64) -> Self {
+        let due_ms = next_of(&read.schedule.timing, &read.schedule.progress, now_ms);
         Plan { expected: Some(read.state.clone()), change: None, verdict: Ok(verdict), due_ms }
     }
 
@@ -99,7 +99,7 @@ fn put_whole(new: &NewSchedule, read: Option<&Read>, now_ms: i64, generation: Ge
             Conflict::Reject => Some(Verdict::Conflict),
         };
         if let Some(verdict) = kept {
-            return Plan::keeps(read, verdict);
+            return Plan::keeps(read, verdict, now_ms);
         }
     }
     let expected = read.map(|read| read.state.clone());
@@ -115,7 +115,7 @@ fn put_whole(new: &NewSchedule, read: Option<&Read>, now_ms: i64, generation: Ge
         Err(why) => return Plan::refuses(expected, StoreError::rejected(why)),
     };
     let record = codec::encode(new, &digest, progress.generation);
-    let due_ms = progress.next_ms;
+    let due_ms = next_of(&new.timing, &progress, now_ms);
     let change = Change {
         record: Some(record.into()),
         progress: Some(progress),
@@ -183,11 +183,12 @@ pub(in crate::store) fn act(action: Action, read: &Read, now_ms: i64, not_at: &[
                 (id_at(&schedule.id, last_ms), generation)
             });
             let change = Change { take: newest, ..removal(&schedule.id, Some(state.clone())) };
-            Plan::changes(change, Verdict::Cancelled, schedule.progress.next_ms)
+            let due_ms = next_of(&schedule.timing, &schedule.progress, now_ms);
+            Plan::changes(change, Verdict::Cancelled, due_ms)
         }
         Action::Fire => fire(schedule, state, free_ms(schedule, now_ms, not_at)),
         Action::Reschedule | Action::Finish | Action::Fail | Action::Requeue => {
-            Plan::keeps(read, Verdict::Waiting)
+            Plan::keeps(read, Verdict::Waiting, now_ms)
         }
         Action::Schedule => {
             let why = StoreError::rejected("`schedule` is no action on a schedule that exists");
@@ -207,16 +208,28 @@ fn fire(schedule: &StoredSchedule, state: &Bytes, at_ms: i64) -> Plan {
         ..was.clone()
     };
     let is_last = schedule.timing.count.is_some_and(|count| progress.counted >= count);
-    let next_ms = progress.next_ms.filter(|_| !is_last);
+    let next_ms = next_of(&schedule.timing, was, at_ms).filter(|_| !is_last);
     let made = occurrence(schedule, at_ms, progress.occurrence, next_ms);
     let change = Change {
         // A schedule without a further time is over.
-        progress: next_ms.is_some().then_some(progress),
+        progress: Some(progress).filter(|progress| progress.next_ms.is_some() && !is_last),
         // What is fired is never spread.
         make: vec![Occurrence { due_ms: at_ms, ..made }],
         ..removal(&schedule.id, Some(state.clone()))
     };
     Plan::changes(change, Verdict::Firing, Some(at_ms))
+}
+
+/// The next nominal time at `now_ms`, epoch ms. A time that came while the schedule is paused is
+/// never made: the next one is that of a resume.
+fn next_of(timing: &Timing, progress: &Progress, now_ms: i64) -> Option<i64> {
+    let Progress { next_ms, last_ms, .. } = *progress;
+    if !progress.is_paused || next_ms.is_none_or(|next_ms| next_ms >= now_ms) {
+        return next_ms;
+    }
+    let after_ms = last_ms.map_or(now_ms, |last_ms| last_ms.max(now_ms));
+    let left = timing.count.map(|count| count.saturating_sub(progress.counted));
+    timing.upcoming(progress.grid_ms, left, (after_ms, after_ms), 1).pop()
 }
 
 /// The first time from now on that is neither a time of the schedule nor that of another

@@ -241,17 +241,19 @@ fn a_replacement_keeps_what_the_schedule_has_become() {
     let mut was = counted("@every 1h", Some(9));
     was.timing.spread_ms = 0;
     let read = worked(&was);
-    // (request, grid, next, counted)
-    for (request, grid_ms, next_ms, counts) in [
+    // What came in the pause is never made: the verdict tells the time after.
+    let after = NOW + HOUR;
+    // (request, grid, next, due of the verdict, counted)
+    for (request, grid_ms, next_ms, told_ms, counts) in [
         // The same times: the next stays, due or not, and the same count goes on.
-        (counted("@every 1h", Some(9)), NOW - 10 * HOUR, NOW - HOUR, 3),
-        (counted("@every 60m", Some(9)), NOW - 10 * HOUR, NOW - HOUR, 3),
+        (counted("@every 1h", Some(9)), NOW - 10 * HOUR, NOW - HOUR, after, 3),
+        (counted("@every 60m", Some(9)), NOW - 10 * HOUR, NOW - HOUR, after, 3),
         // Another count counts from there.
-        (counted("@every 1h", Some(10)), NOW - 10 * HOUR, NOW - HOUR, 0),
-        (counted("@every 1h", None), NOW - 10 * HOUR, NOW - HOUR, 0),
+        (counted("@every 1h", Some(10)), NOW - 10 * HOUR, NOW - HOUR, after, 0),
+        (counted("@every 1h", None), NOW - 10 * HOUR, NOW - HOUR, after, 0),
         // Other times count from now.
-        (counted("@every 2h", Some(9)), NOW, NOW + 2 * HOUR, 0),
-        (counted("30 * * * *", Some(9)), NOW, NOW + HOUR / 2, 0),
+        (counted("@every 2h", Some(9)), NOW, NOW + 2 * HOUR, NOW + 2 * HOUR, 0),
+        (counted("30 * * * *", Some(9)), NOW, NOW + HOUR / 2, NOW + HOUR / 2, 0),
     ] {
         let (verdict, due_ms, progress) = outcome(&put(&request, Some(&read), NOW, [7; 8]));
         let expected = Progress {
@@ -261,7 +263,7 @@ fn a_replacement_keeps_what_the_schedule_has_become() {
             revision: 10,
             ..read.schedule.progress.clone()
         };
-        assert_eq!((verdict, due_ms), (Verdict::Replaced, Some(next_ms)));
+        assert_eq!((verdict, due_ms), (Verdict::Replaced, Some(told_ms)), "{request:?}");
         assert_eq!(progress, Some(expected), "{request:?}");
     }
 }
@@ -313,6 +315,24 @@ fn actions_on_jobs_leave_a_schedule_waiting() {
 }
 
 #[test]
+fn a_verdict_on_a_paused_schedule_tells_no_time_of_the_pause() {
+    let asked = new("a", "@hourly");
+    let read = worked(&asked);
+    for plan in [
+        put(&asked, Some(&read), NOW + 7, GENERATION),
+        act(Action::Fail, &read, NOW + 7, &[]),
+        act(Action::Cancel, &read, NOW + 7, &[]),
+    ] {
+        assert_eq!(plan.due_ms, Some(NOW + HOUR), "{:?}", plan.verdict);
+    }
+    let mut ended = asked;
+    ended.timing.end_ms = Some(NOW);
+    let plan = act(Action::Fire, &worked(&ended), NOW + 7, &[]);
+    let job = record::decode(plan.made().unwrap().record.clone().into()).unwrap().job;
+    assert_eq!(job.headers.get("delayed-next"), None, "the end came in the pause");
+}
+
+#[test]
 fn a_fired_occurrence_is_the_next_number_and_moves_nothing() {
     let mut asked = new("a", "@hourly");
     (asked.timing.spread_ms, asked.timing.count) = (HOUR.unsigned_abs(), Some(9));
@@ -334,7 +354,8 @@ fn a_fired_occurrence_is_the_next_number_and_moves_nothing() {
     let job = record::decode(made.record.clone().into()).unwrap().job;
     let header = |name| job.headers.get(name).cloned();
     assert_eq!(header("delayed-occurrence"), Some(dwell_core::Value::I64(6)));
-    assert_eq!(header("delayed-next"), Some(dwell_core::Value::I64(NOW - HOUR)));
+    let next = Some(dwell_core::Value::I64(NOW + HOUR));
+    assert_eq!(header("delayed-next"), next, "what came in the pause is never made");
 }
 
 #[test]
