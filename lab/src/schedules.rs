@@ -87,7 +87,7 @@ pub struct Summary {
     pub seed: u64,
     /// The schedules.
     pub schedules: i64,
-    /// What consumers received, and what was wrong with it.
+    /// The jobs that consumers received, and what was wrong with them.
     #[serde(flatten)]
     pub counts: Counts,
     /// Kills of instances.

@@ -1,4 +1,4 @@
-//! What a schedule says: cron fields, an alias for some, or an interval.
+//! The expression of a schedule: cron fields, an alias for some, or an interval.
 
 use std::str::FromStr;
 

@@ -50,7 +50,7 @@ impl FromStr for CatchUp {
     }
 }
 
-/// What is due of a schedule.
+/// The due occurrences of a schedule.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overdue {
     /// The nominal times of the occurrences to make, ascending.

@@ -61,7 +61,7 @@ impl Segment {
         is_gap.then(|| (self.unseen, self.local_from()))
     }
 
-    /// What the clock shows at `from`.
+    /// The local time at `from`.
     pub(crate) fn local_from(&self) -> i64 {
         self.from + self.offset
     }

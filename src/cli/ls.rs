@@ -119,7 +119,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     }
 }
 
-/// What was printed so far.
+/// The state of the output: what was printed so far.
 struct Shown<'a> {
     common: &'a Common,
     default_retry_ms: &'a [u64],

@@ -201,7 +201,7 @@ impl Args {
     }
 }
 
-/// Those of the fields that have a value.
+/// The fields that have a value.
 fn given<const N: usize>(
     fields: [(&'static str, Option<String>); N],
 ) -> Vec<(&'static str, String)> {

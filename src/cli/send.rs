@@ -45,7 +45,7 @@ pub struct Args {
     pub body: String,
 }
 
-/// What was sent, and where.
+/// The job that was sent, and where.
 #[derive(Debug, Serialize)]
 struct Sent<'a> {
     id: &'a str,

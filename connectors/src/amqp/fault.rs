@@ -49,7 +49,7 @@ pub(super) fn refused(place: &str, error: lapin::Error) -> ConnectorError {
         (Some(code::ACCESS_REFUSED), _) => {
             (ErrorKind::Denied, "check user and password, and that the user may log in from here")
         }
-        // Of the vhost, the user or the node; some of its texts say that the connection is refused.
+        // A limit of the vhost, the user or the node; some of its texts say that the connection is refused.
         (Some(code::NOT_ALLOWED), _)
             if lower.contains("limit (") && lower.contains("is reached") =>
         {

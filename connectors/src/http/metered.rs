@@ -1,5 +1,5 @@
 //! A connection whose reads are bounded: no server that sends without an end holds up other tasks.
-//! What goes out over HTTP/2 is looked at.
+//! The frames that go out over HTTP/2 are inspected.
 
 use std::io;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! What goes out on an HTTP/2 connection: the frames tell which streams the server can know.
+//! Outgoing frames of an HTTP/2 connection: they tell which streams the server can know.
 //!
 //! `h2` gives a stream its number at once, and holds it back while the connection takes no bytes,
 //! or while earlier streams whose resets have not gone out use up what the server takes.
@@ -16,7 +16,7 @@ const FRAME_HEAD_BYTES: usize = 9;
 /// The type of the frame that opens a stream.
 const HEADERS: u8 = 1;
 
-/// What went out on a connection.
+/// The frames that went out on a connection.
 #[derive(Clone, Default)]
 pub(super) struct Sent(Arc<Mutex<Frames>>);
 

@@ -302,7 +302,7 @@ fn without_value(reason: &str, value: &str) -> String {
     parts.into_iter().fold(reason.to_owned(), |reason, part| reason.replace(part, "…"))
 }
 
-/// What to do where librdkafka lacks a library.
+/// The hint for a librdkafka that lacks a library.
 const BUILD_HINT: &str = "this program brings its own librdkafka, without libcurl and libsasl2: docs/decisions/0028 says how to build with the system's";
 
 /// Why librdkafka rejects this property, in its own words without the value. They are left out if

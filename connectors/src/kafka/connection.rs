@@ -145,7 +145,7 @@ impl ClientEvents {
 pub(super) struct Context<T> {
     pub(super) events: Arc<ClientEvents>,
     pub(super) of: T,
-    /// The client for people. One that is opened again has the same.
+    /// The client for people. A client that is opened again has the same name.
     client: String,
 }
 

@@ -132,7 +132,7 @@ impl Deadline {
 /// A partition, and the offset and time of its next message; no message: the end of the partition.
 type Answer = (i32, Option<(i64, Option<i64>)>);
 
-/// What reads the windows.
+/// The reader of the windows.
 trait Reader {
     /// The next answer, if it comes soon.
     fn poll(&mut self) -> Option<Result<Answer, KafkaError>>;
@@ -141,7 +141,7 @@ trait Reader {
     fn leave(&mut self, partition: i32);
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Default)]
 struct Outcome {
     /// The partitions whose search was given up, and where they begin.

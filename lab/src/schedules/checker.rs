@@ -24,7 +24,7 @@ pub(crate) struct Receipt {
     pub(crate) at_us: i64,
 }
 
-/// What was received, and what was wrong with it.
+/// The jobs that were received, and what was wrong with them.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Counts {
     /// Occurrences that were received, each counted once.

@@ -78,7 +78,7 @@ impl Rate {
     }
 }
 
-/// What became of a set of jobs.
+/// The fates of a set of jobs.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Tally {
     /// The jobs.

@@ -23,7 +23,7 @@ const DUPLICATE_WINDOW_NS: u64 = 100_000_000;
 /// The interval between two looks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What arrived, in the order of arrival.
+/// The deliveries, in the order of their arrival.
 pub(super) type Receipts = Arc<Mutex<Vec<Receipt>>>;
 
 /// The servers. They stop when the value is dropped.

@@ -168,7 +168,7 @@ impl Consumers {
         answer.ok_or_else(|| StoreError::new(Class::Script, "redis: places answered for no limit"))
     }
 
-    /// Looks in the background whether what has the places is still out.
+    /// Checks in the background whether the jobs that have the places are still out.
     fn verify(&self, queue: &str, limit: PlaceLimit) {
         let (consumers, queue) = (self.clone(), queue.to_owned());
         tokio::spawn(async move {

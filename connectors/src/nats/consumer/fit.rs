@@ -1,4 +1,4 @@
-//! What an existing consumer must have, and the update that it needs.
+//! The required settings of an existing consumer, and the update that it needs.
 
 use std::time::Duration;
 

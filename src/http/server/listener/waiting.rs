@@ -45,7 +45,7 @@ impl Waiting {
         Waiting { answer, head, work, is_last }
     }
 
-    /// Whether what the client sends next is ignored.
+    /// Whether the next bytes of the client are ignored.
     pub(super) fn is_last(&self) -> bool {
         self.is_last
     }

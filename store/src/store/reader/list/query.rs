@@ -112,7 +112,7 @@ impl Query {
         self.queues.as_ref().is_none_or(|filter| queue.is_some_and(|queue| filter.wants(queue)))
     }
 
-    /// Whether only the record shows if a job is wanted.
+    /// Whether only the record of a job shows if the query selects it.
     pub(super) fn has_filter(&self) -> bool {
         self.target.is_some() || self.queue.is_some() || self.queues.is_some()
     }
