@@ -267,7 +267,7 @@ async fn a_drain_lets_handlers_end_and_gives_the_rest_back_unburned() {
     let opened = gate.clone();
     let worker = fixture
         .worker()
-        .drain(Duration::from_millis(200))
+        .drain(Duration::from_secs(3))
         .queue("ends", move |_, _| {
             let (say, gate) = (first.clone(), opened.clone());
             async move {

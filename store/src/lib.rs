@@ -35,3 +35,6 @@ pub mod request;
 pub mod schedule;
 pub mod store;
 mod words;
+
+#[cfg(test)]
+mod raw_link;

@@ -1,6 +1,9 @@
 //! Requests for recurring schedules on a real Redis.
 #![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
 
+#[path = "../src/raw_link.rs"]
+mod raw_link;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,8 +37,7 @@ impl Fixture {
         let settings = Redis { buckets: 1, ..Redis::new(server.url()) };
         let brokers = ["main".to_owned()];
         let store = Store::open(&settings, &brokers, Arc::new(Unobserved)).await.unwrap();
-        let client = redis::Client::open(server.url()).unwrap();
-        let raw = client.get_multiplexed_async_connection().await.unwrap();
+        let raw = raw_link::raw_link(server.url()).await;
         Fixture { server, store, raw }
     }
 

@@ -2,6 +2,9 @@
 //! queues that a bucket knows.
 #![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
 
+#[path = "../src/raw_link.rs"]
+mod raw_link;
+
 use std::sync::Arc;
 
 use dwell_store::config::{Durability, Redis};
@@ -34,11 +37,7 @@ impl Fixture {
     async fn new(buckets: u16) -> Fixture {
         let server = RedisServer::start(RedisOptions::default()).await.unwrap();
         let store = open(&Redis { buckets, ..Redis::new(server.url()) }).await;
-        let raw = redis::Client::open(server.url())
-            .unwrap()
-            .get_multiplexed_async_connection()
-            .await
-            .unwrap();
+        let raw = raw_link::raw_link(server.url()).await;
         Fixture { server, store, raw }
     }
 

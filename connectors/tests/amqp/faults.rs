@@ -170,7 +170,7 @@ async fn nothing_is_sent_after_its_deadline() {
     let took = start.elapsed();
     server.freeze(false);
     assert!(refused.iter().all(|outcome| matches!(outcome, Outcome::Refused(_))), "{refused:?}");
-    assert!(took < Duration::from_secs(3), "it took {took:?}");
+    assert!(took < Duration::from_secs(10), "it took {took:?}");
     // Once the channel is open, only the next publication arrives.
     let deadline = Instant::now() + TIMEOUT;
     loop {

@@ -21,7 +21,7 @@ async fn a_silent_queue_holds_up_nobody() {
     let broker = at(shared().await.url());
     let (silent, speaks) = (declared(&broker).await, declared(&broker).await);
     silence(&silent).await;
-    let publish_timeout = Duration::from_secs(4);
+    let publish_timeout = Duration::from_secs(8);
     let (sink, mut outcomes) = broker.sink(publish_timeout).await.unwrap();
     let start = Instant::now();
     // The silent queue first: its message goes alone.
@@ -98,7 +98,11 @@ async fn a_missing_confirm_does_not_keep_a_closed_sink() {
     sink.close().await.unwrap();
     let unknown = collect(&mut outcomes, 20).await;
     assert!(tokio::time::timeout(TIMEOUT, outcomes.recv()).await.unwrap().is_none());
-    assert!(start.elapsed() < publish_timeout * 3, "it took {:?}", start.elapsed());
+    assert!(
+        start.elapsed() < publish_timeout + Duration::from_secs(15),
+        "it took {:?}",
+        start.elapsed()
+    );
     assert!(
         unknown.iter().all(|outcome| matches!(outcome, Outcome::Unknown(_) | Outcome::Refused(_))),
         "{unknown:?}"

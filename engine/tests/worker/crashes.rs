@@ -7,7 +7,7 @@ use super::*;
 
 const SHORT_TTR: Duration = Duration::from_millis(300);
 /// A lease that a slow machine prolongs in time, too.
-const LONG_TTR: Duration = Duration::from_secs(2);
+const LONG_TTR: Duration = Duration::from_secs(4);
 
 /// A worker whose handler sends its context, and waits until it is cancelled.
 fn waiting(fixture: &Fixture) -> (Worker, UnboundedReceiver<Context>) {
@@ -80,10 +80,11 @@ async fn a_handler_is_cancelled_when_its_lease_ends_while_redis_is_away() {
 async fn another_worker_gets_the_job_of_one_that_was_killed() {
     let fixture = Fixture::new().await;
     let id = fixture.add("q", NOW).await;
-    let (worker, mut said) = waiting(&fixture);
+    // A lease that ended before the kill would count as an attempt, too.
+    let (worker, mut said) = waiting_for(&fixture, LONG_TTR);
     let killed = Running::start(worker);
     next(&mut said).await;
-    let (worker, mut said) = waiting(&fixture);
+    let (worker, mut said) = waiting_for(&fixture, LONG_TTR);
     let other = Running::start(worker);
     killed.kill().await;
     let context = next(&mut said).await;

@@ -26,7 +26,7 @@ async fn a_web_application_closes_what_was_not_paid() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let app = App::new(fixture.client.clone(), Duration::from_millis(1500));
+    let app = App::new(fixture.client.clone(), Duration::from_secs(6));
     let running =
         Running { task: tokio::spawn(axum_worker::run(app.clone(), listener, stop.clone())), stop };
     let call = async |method: &str, order: u64| {

@@ -18,7 +18,7 @@ use super::*;
 const ENDLESS_TTR: Duration = Duration::from_secs(600);
 /// A lease that ends before a call to a master that hangs is given up, and that a slow machine
 /// prolongs in time.
-const SHORT_TTR: Duration = Duration::from_secs(3);
+const SHORT_TTR: Duration = Duration::from_secs(4);
 
 /// A cluster without failover, and a job due now in each bucket.
 struct Masters {

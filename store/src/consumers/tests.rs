@@ -121,11 +121,7 @@ async fn a_job_that_cannot_be_read_dies_among_the_dead_of_its_queue() {
     let asked = PopRequest { max_ttr_ms: 1, ..request(1, Duration::ZERO) };
     assert_eq!(fixture.consumers.pop(&asked).await.unwrap().sent().len(), 1);
     let bucket = fixture.store.keys().bucket_of("x");
-    let mut raw = redis::Client::open(fixture.server.url())
-        .unwrap()
-        .get_multiplexed_async_connection()
-        .await
-        .unwrap();
+    let mut raw = crate::raw_link::raw_link(fixture.server.url()).await;
     let jobs = fixture.store.keys().jobs(bucket);
     let mut record: Vec<u8> =
         redis::cmd("HGET").arg(jobs).arg("x").query_async(&mut raw).await.unwrap();

@@ -126,7 +126,7 @@ async fn a_word_for_another_schedule_or_attempt_is_stale() {
 
 #[tokio::test]
 async fn a_finish_before_the_broker_confirmed_counts() {
-    let mut env = Environment::start(&[]).await;
+    let mut env = Environment::start(&[("delivery.publish_timeout", "20s")]).await;
     env.broker.fail_times("orders.a", 1, Fault::Hold);
     env.send(job("x", "1h"));
     env.arrived("orders.a", 1).await;

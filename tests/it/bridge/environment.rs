@@ -237,6 +237,22 @@ pub(super) fn late_ms(message: &Message) -> i64 {
         - message.headers.text("delayed-due").unwrap().parse::<i64>().unwrap()
 }
 
+/// Panics where messages of a limit of one turn each so many ms came before their turns. A turn may be
+/// used late, so the first due time counts, and not the first arrival.
+pub(super) fn assert_no_turn_is_early(came: &[Message], turn_ms: i64) {
+    /// The clock of Redis and that of the broker, each cut to ms, and a claim ahead of the due time.
+    const TOLERANCE_MS: i64 = 20;
+    let mut times: Vec<i64> = came.iter().map(|message| message.timestamp_ms.unwrap()).collect();
+    times.sort_unstable();
+    let first_due_ms = came.iter().map(|message| message.timestamp_ms.unwrap() - late_ms(message));
+    let mut turn_at_ms = first_due_ms.min().unwrap();
+    for (number, time_ms) in times.into_iter().enumerate() {
+        let early_ms = turn_at_ms - time_ms;
+        assert!(early_ms <= TOLERANCE_MS, "message {number} came {early_ms} ms before its turn");
+        turn_at_ms += turn_ms;
+    }
+}
+
 /// The verdicts in these replies.
 pub(super) fn verdicts(replies: &[Message]) -> Vec<String> {
     let json = |reply: &Message| serde_json::from_slice::<serde_json::Value>(&reply.body).unwrap();

@@ -20,20 +20,17 @@ fn text_of(message: &Message) -> String {
 async fn a_refusing_target_burns_no_attempt_and_is_tried_more_and_more_rarely() {
     let env = Environment::start(&[]).await;
     env.broker.fail("orders.a", Fault::Refused);
+    let begun = Instant::now();
     env.send(request("x", "0"));
-    let mut at = Vec::new();
-    for times in 1..=4 {
-        env.until_metric(REFUSED, f64::from(times)).await;
-        at.push(Instant::now());
+    // The pauses before it: 200 ms doubled each time, drawn from the upper half.
+    for (times, pauses_ms) in [(1, 0), (2, 100), (3, 300), (4, 700)] {
+        wait_until("it is tried again", async || {
+            (env.metric(REFUSED) >= f64::from(times)).then_some(())
+        })
+        .await;
+        let took = begun.elapsed();
+        assert!(took >= Duration::from_millis(pauses_ms), "{times} tries in {took:?}");
         assert_eq!(env.metric(r#"dwell_target_paused{broker="main"}"#), 1.0);
-    }
-    // 200 ms doubled each time, drawn from the upper half; less the time of the test's own look.
-    for (pause, pair) in [100, 200, 400].into_iter().zip(at.windows(2)) {
-        let took = pair[1] - pair[0];
-        assert!(
-            took + Duration::from_millis(20) >= Duration::from_millis(pause),
-            "{took:?}, not {pause} ms"
-        );
     }
     env.broker.heal();
     assert_eq!(attempts(&env.arrived("orders.a", 1).await), [1]);
@@ -91,7 +88,7 @@ async fn a_link_that_is_cut_makes_what_is_out_a_failed_attempt() {
 async fn while_the_broker_is_away_nothing_is_claimed_and_no_attempt_burned() {
     let env = Environment::start(&[]).await;
     for n in 0..100 {
-        env.send(request(&format!("job-{n}"), "400ms"));
+        env.send(request(&format!("job-{n}"), "4s"));
     }
     env.taken().await;
     env.broker.refuse_open(ErrorKind::Disconnected);
@@ -166,7 +163,7 @@ async fn bad_requests_are_rejected_many_at_once_and_hold_up_no_good_one() {
     env.arrived("orders.a", 1).await;
     env.arrived("delay.rejected", 400).await;
     env.taken().await;
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
     assert_eq!(env.broker.published("delay.rejected").len(), 400);
     env.until_metric(r#"dwell_ingest_total{ingest="main",result="rejected"}"#, 400.0).await;
 }
@@ -247,7 +244,7 @@ async fn a_bad_request_that_rejected_does_not_take_at_all_waits_and_goes_out_who
 
 #[tokio::test]
 async fn a_job_that_is_cancelled_in_flight_loses_its_lease_and_nothing_else_happens() {
-    let env = Environment::start(&[]).await;
+    let env = Environment::start(&[("delivery.publish_timeout", "20s")]).await;
     env.broker.fail_times("orders.a", 1, Fault::Hold);
     env.send(request("x", "0"));
     env.arrived("orders.a", 1).await;
@@ -262,7 +259,7 @@ async fn a_job_that_is_cancelled_in_flight_loses_its_lease_and_nothing_else_happ
 
 #[tokio::test]
 async fn a_job_that_is_replaced_in_flight_goes_again_by_its_new_schedule() {
-    let env = Environment::start(&[]).await;
+    let env = Environment::start(&[("delivery.publish_timeout", "20s")]).await;
     env.broker.fail_times("orders.a", 1, Fault::Hold);
     env.send(request("x", "0"));
     env.arrived("orders.a", 1).await;

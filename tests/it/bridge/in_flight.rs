@@ -1,15 +1,21 @@
 //! Targets that limit how many attempts are out: their jobs wait for places, and nothing else does.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dwell::store::reader::lookup::Place;
 use dwell_connectors::Message;
 use dwell_connectors::memory::Fault;
 
-use super::environment::{ALL, Environment, action, attempts, instance, late_ms, to};
+use super::environment::{
+    ALL, Environment, action, assert_no_turn_is_early, attempts, instance, late_ms, to,
+};
 use crate::support::wait_until;
 
 const LIMIT: &str = "brokers.main.limits.\"orders.a\".in_flight";
+
+/// More than a busy machine adds to the lateness of a job. Behind a full target a job would wait as
+/// long as the target is full: for ever.
+const SOON_MS: i64 = 10_000;
 
 /// A job that its consumer holds until it says so.
 fn held(id: &str) -> Message {
@@ -47,7 +53,7 @@ async fn two_instances_share_the_places_of_a_target_and_held_jobs_count() {
     (0..20).for_each(|n| env.send(to("orders.b", &format!("free-{n}"), "1s")));
     let free = env.arrived("orders.b", 20).await;
     let late = free.iter().map(late_ms).max();
-    assert!(late.is_some_and(|late| late < 500), "{late:?}");
+    assert!(late.is_some_and(|late| late < SOON_MS), "{late:?}");
     assert!(until_limited(&env).await <= 18);
     // Whoever finishes a job does not know the limit.
     for finished in 0..9 {
@@ -93,7 +99,7 @@ async fn a_long_line_fills_no_window_and_delays_no_other_target() {
     (0..50).for_each(|n| env.send(to("orders.b", &format!("free-{n}"), "1s")));
     let free = env.arrived("orders.b", 50).await;
     let late = free.iter().map(late_ms).max();
-    assert!(late.is_some_and(|late| late < 500), "{late:?}");
+    assert!(late.is_some_and(|late| late < SOON_MS), "{late:?}");
     assert_eq!(env.broker.published("orders.a").len(), 1);
     env.until_metric("dwell_target_limited{broker=\"main\"}", 1.0).await;
     env.stop(Duration::from_secs(5)).await;
@@ -173,9 +179,7 @@ async fn a_rate_and_a_number_of_places_apply_together() {
     let came = env.arrived("orders.a", 60).await;
     assert_eq!(env.until_empty().await, 0);
     assert_eq!((attempts(&came), distinct(&came)), (vec![1; 60], 60));
-    let times = came.iter().map(|message| message.timestamp_ms.unwrap());
-    let span = times.clone().max().unwrap() - times.min().unwrap();
-    assert!(span >= 580, "60 at 100 a second take 0.6 s, not {span} ms");
+    assert_no_turn_is_early(&came, 10);
 }
 
 #[tokio::test]
@@ -209,13 +213,14 @@ async fn while_places_cannot_be_taken_jobs_wait_and_redis_is_asked_rarely() {
     env.redis.order(&["SET", &key, "no set of places"]).await.unwrap();
     (0..20).for_each(|n| env.send(to("orders.a", &format!("job-{n}"), "0")));
     env.taken().await;
-    let before = scripts_of_limits(&env).await;
+    let (before, begun) = (scripts_of_limits(&env).await, Instant::now());
     (0..20).for_each(|n| env.send(to("orders.b", &format!("free-{n}"), "1s")));
     let free = env.arrived("orders.b", 20).await;
     let late = free.iter().map(late_ms).max();
-    assert!(late.is_some_and(|late| late < 500), "{late:?}");
+    assert!(late.is_some_and(|late| late < SOON_MS), "{late:?}");
     let asked = scripts_of_limits(&env).await - before;
-    assert!(asked < 100, "{asked} calls in about a second");
+    let seconds = begun.elapsed().as_secs();
+    assert!(asked < 100 * (seconds + 1), "{asked} calls in {seconds} s");
     assert_eq!(env.broker.published("orders.a").len(), 1, "no job goes out without a place");
     env.redis.order(&["DEL", &key]).await.unwrap();
     let came = env.arrived("orders.a", 21).await;

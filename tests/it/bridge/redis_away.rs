@@ -65,9 +65,7 @@ async fn a_full_redis_pauses_the_ingest_and_delivery_makes_room() {
     let body = "x".repeat(8 << 10);
     for n in 0..1000 {
         let request = Message::new(body.clone()).with_header("delay-id", format!("job-{n}"));
-        env.send(
-            request.with_header("delay-for", "1500ms").with_header("delay-target", "orders.a"),
-        );
+        env.send(request.with_header("delay-for", "4s").with_header("delay-target", "orders.a"));
     }
     env.until_metric(r#"dwell_ingest_paused{reason="redis_full"}"#, 1.0).await;
     let came = env.arrived("orders.a", 1000).await;

@@ -67,7 +67,7 @@ async fn what_declare_made_and_somebody_deleted_is_made_again() {
 #[tokio::test]
 async fn a_conflict_is_rejected_and_the_job_that_stood_stands() {
     let env = Environment::start(&[]).await;
-    env.send(asking(request("x", "500ms")));
+    env.send(asking(request("x", "3s")));
     env.send(asking(to("orders.b", "x", "0").with_header("delay-on-conflict", "reject")));
     env.send(asking(to("orders.b", "x", "0").with_header("delay-on-conflict", "keep")));
     assert_eq!(verdicts(&env.arrived("replies", 3).await), ["added", "conflict", "kept"]);

@@ -24,7 +24,8 @@ fn of_bucket(store: &Store, bucket: u16) -> impl Iterator<Item = String> {
 
 #[tokio::test]
 async fn an_outcome_that_is_settled_again_because_its_answer_was_lost_is_no_lost_lease() {
-    let mut env = Environment::idle(RedisOptions::default(), &[("redis.buckets", "1")]).await;
+    let set = [("redis.buckets", "1"), ("delivery.publish_timeout", "20s")];
+    let mut env = Environment::idle(RedisOptions::default(), &set).await;
     let straight = env.settings.redis.clone();
     let link = Proxy::start(format!("127.0.0.1:{}", env.redis.port())).await.unwrap();
     env.settings.redis.urls = vec![format!("redis://{}", link.address())];
@@ -81,13 +82,15 @@ async fn a_confirm_after_the_lease_is_a_possible_duplicate_where_the_same_job_go
 
 #[tokio::test]
 async fn a_bucket_that_takes_no_outcomes_holds_up_no_other() {
-    let mut env = Environment::idle(RedisOptions::default(), &[("redis.buckets", "2")]).await;
+    let set = [("redis.buckets", "2"), ("delivery.publish_timeout", "20s")];
+    let mut env = Environment::idle(RedisOptions::default(), &set).await;
     env.run(ALL).await;
     let store = env.store().await;
     let sick: Vec<String> = of_bucket(&store, 0).take(12).collect();
-    // Their confirms come one after the other, so that none shares a call with another.
+    // Their confirms come one after the other, so that none shares a call with another, and after the
+    // damage.
     for n in 0..12 {
-        env.broker.fail_times("orders.a", 1, Fault::Delay(Duration::from_millis(800 + 30 * n)));
+        env.broker.fail_times("orders.a", 1, Fault::Delay(Duration::from_millis(4000 + 30 * n)));
     }
     sick.iter().for_each(|name| env.send(request(name, "0")));
     env.arrived("orders.a", 12).await;

@@ -233,7 +233,7 @@ async fn an_ingest_reads_once_it_has_its_share() {
 #[tokio::test]
 async fn a_start_waits_no_longer_than_it_is_told() {
     let (mut env, _far) = with_far(&TOPICS).await;
-    let patience = Some(Duration::from_millis(300));
+    let patience = Some(Duration::from_secs(2));
     let error = start_error(&mut env, patience).await;
     assert!(error.cause == Cause::Unreachable && error.message.contains("refuse"), "{error}");
     for missing in &TOPICS[..3] {

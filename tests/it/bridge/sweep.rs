@@ -120,9 +120,9 @@ async fn the_gauges_that_are_read_are_young_in_a_large_fleet_too() {
         })
         .await;
         // The first may have come with the first count of all; the second comes after a whole
-        // pause.
+        // pause, which is 15 s where nobody reads the gauges.
         assert!(
-            begun.elapsed() < Duration::from_secs(9),
+            begun.elapsed() < Duration::from_secs(13),
             "{count}: counted after {:?}",
             begun.elapsed()
         );

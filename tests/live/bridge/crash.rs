@@ -16,7 +16,7 @@ async fn killed_five_times_under_load_it_loses_nothing_and_repeats_only_what_was
     // The lease, and so how long what was in flight waits for another owner, is five seconds more
     // than the publish timeout.
     let settings =
-        format!("delivery.max_in_flight = {MAX_IN_FLIGHT}\ndelivery.publish_timeout = \"3s\"");
+        format!("delivery.max_in_flight = {MAX_IN_FLIGHT}\ndelivery.publish_timeout = \"6s\"");
     let env = Environment::new("crash", RedisOptions::default(), &settings).await;
     let mut dwell = env.dwell().await;
     let load = env.load(60);
@@ -65,7 +65,7 @@ async fn killed_five_times_under_load_it_loses_nothing_and_repeats_only_what_was
 #[tokio::test]
 async fn killed_with_redis_while_it_holds_requests_it_loses_none_of_them() {
     let options = RedisOptions { appendonly: Some(AppendFsync::Always), ..RedisOptions::default() };
-    let settings = "redis.durability = \"fsync\"\ndelivery.publish_timeout = \"3s\"";
+    let settings = "redis.durability = \"fsync\"\ndelivery.publish_timeout = \"6s\"";
     let mut env = Environment::new("crash-both", options, settings).await;
     let mut dwell = env.dwell().await;
     let load = env.load(60);

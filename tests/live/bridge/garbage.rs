@@ -188,7 +188,7 @@ async fn garbage_in_every_key_harms_no_job_and_does_not_drown_the_log() {
 
     // Keys of another type: nothing of these buckets can be delivered until they are repaired, and
     // everything of the others is.
-    let due_ms = clock::wall_ms() + 3000;
+    let due_ms = clock::wall_ms() + 15_000;
     let jobs: Vec<Job> =
         (0..400).map(|n| Job { id: format!("late-{n}"), when: When::At(due_ms) }).collect();
     env.producer().send(&jobs).await;

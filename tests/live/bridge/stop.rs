@@ -11,7 +11,7 @@ use crate::support::wait_until;
 
 const DRAIN: Duration = Duration::from_secs(10);
 /// Jobs that are due at once when the word to stop comes.
-const DUE: usize = 5000;
+const DUE: usize = 15_000;
 
 /// An instance in the middle of very many jobs that are due.
 async fn busy(test: &str, settings: &str) -> (Environment, DwellServer) {
@@ -22,7 +22,7 @@ async fn busy(test: &str, settings: &str) -> (Environment, DwellServer) {
     )
     .await;
     let dwell = env.dwell().await;
-    let due_ms = clock::wall_ms() + 4000;
+    let due_ms = clock::wall_ms() + 10_000;
     let jobs: Vec<Job> =
         (0..DUE).map(|n| Job { id: format!("due-{n}"), when: When::At(due_ms) }).collect();
     env.producer().send(&jobs).await;
@@ -43,8 +43,8 @@ async fn told_to_stop(dwell: &mut DwellServer, meanwhile: impl FnOnce()) {
     let (status, ()) = tokio::join!(dwell.stop(), draining);
     let (status, took) = (status.unwrap().unwrap(), told.elapsed());
     assert_eq!(status.code(), Some(0), "{status}");
-    // A second is for requests to its HTTP that are being answered.
-    assert!(took <= DRAIN + Duration::from_secs(1), "{took:?}");
+    // A second is for requests to its HTTP that are being answered, the rest for a busy machine.
+    assert!(took <= DRAIN + Duration::from_secs(5), "{took:?}");
 }
 
 /// Nothing is out, much is left; the next instance delivers it, as if nothing had been.

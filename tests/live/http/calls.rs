@@ -70,12 +70,12 @@ async fn a_job_goes_from_http_to_its_target_byte_for_byte() {
     }
     wait_until("all of them", async || (fixture.messages("ORDERS") == 21).then_some(())).await;
     let lateness = wait_until("lateness", async || {
-        Some(sidecar.get("/v1/stats").json()["lateness"].clone()).filter(|seen| !seen.is_null())
+        // The last ones count once their confirms are here.
+        Some(sidecar.get("/v1/stats").json()["lateness"].clone()).filter(|seen| seen["count"] == 21)
     });
     let lateness = lateness.await;
     assert!(
-        lateness["count"] == 21
-            && lateness["p99_ms"].as_f64().unwrap() >= lateness["p50_ms"].as_f64().unwrap(),
+        lateness["p99_ms"].as_f64().unwrap() >= lateness["p50_ms"].as_f64().unwrap(),
         "{lateness}"
     );
 }

@@ -40,7 +40,7 @@ async fn an_instance_that_delivers_nothing_serves_its_consumers_as_others_do() {
     let settings = format!("{}\n[queues.emails]\nretry = [\"1h\"]\n", fixture.settings(true));
     let sidecar = Sidecar::run(&settings, "", &["--no-dispatch"]).await;
     add(&sidecar, "a", "emails", "0s");
-    let lost = pop(&sidecar, "emails", json!({"ttr": "500ms"}));
+    let lost = pop(&sidecar, "emails", json!({"ttr": "4s"}));
     assert_eq!(
         (&lost[0]["id"], &lost[0]["attempt"], counts(&sidecar)),
         (&json!("a"), &json!(1), [0, 0, 1, 0])
@@ -88,7 +88,7 @@ async fn a_client_that_hangs_up_gets_no_job() {
             &json!({"id": format!("n{number}"), "queue": "emails", "for": 0, "ttr": "1s"}),
         );
         drop(link);
-        let job = pop(&sidecar, "emails", json!({"wait": "20s"}));
+        let job = pop(&sidecar, "emails", json!({"wait": "20s", "ttr": "1m"}));
         assert_eq!(job[0]["id"], format!("n{number}"));
         assert_eq!(
             sidecar

@@ -13,7 +13,7 @@ async fn an_error_is_retried_on_the_array_and_counted() {
     })
     .await;
     let fixture = Fixture::start(&[&receiver], "").await;
-    let job = fixture.schedule(json!({"id": "retried", "for": "10ms", "target": receiver.url("/"), "retry": ["700ms"], "body": "x"})).await;
+    let job = fixture.schedule(json!({"id": "retried", "for": "10ms", "target": receiver.url("/"), "retry": ["5s"], "body": "x"})).await;
     receiver.until(1).await;
     let failed = fixture.until_state("retried", "scheduled").await;
     assert_eq!(failed["attempt"], 1, "{failed}");
@@ -27,7 +27,7 @@ async fn an_error_is_retried_on_the_array_and_counted() {
         seen.iter().map(|seen| (seen.text("delayed-attempt"), seen.text("delayed-due"))).collect();
     let due = job["due_ms"].to_string();
     assert_eq!(told, [("1", due.as_str()), ("2", due.as_str())]);
-    assert!(seen[1].at_ms >= seen[0].at_ms + 700, "the wait of the array is waited for");
+    assert!(seen[1].at_ms >= seen[0].at_ms + 5000, "the wait of the array is waited for");
     assert_eq!(seen[0].text("webhook-id"), seen[1].text("webhook-id"), "the same over the retries");
     for (outcome, count) in
         [("failed", 1.0), ("confirmed", 1.0), ("unknown", 0.0), ("refused", 0.0)]

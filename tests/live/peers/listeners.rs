@@ -135,29 +135,37 @@ impl Reply {
 
 /// One request: `line` is a method and a path; each header ends with a line end.
 pub(crate) async fn call(server: &str, line: &str, headers: &str, body: &[u8]) -> Reply {
+    let reply = try_call(server, line, headers, body).await;
+    reply.unwrap_or_else(|| panic!("{line}: the connection ended without an answer"))
+}
+
+/// The same; `None` where the connection ends without an answer, because another one took its place.
+pub(crate) async fn try_call(
+    server: &str,
+    line: &str,
+    headers: &str,
+    body: &[u8],
+) -> Option<Reply> {
     let asked = async {
         let address = server.strip_prefix("http://").unwrap();
-        let mut link = TcpStream::connect(address).await.unwrap();
+        let mut link = TcpStream::connect(address).await.ok()?;
         let host =
             if headers.contains("host:") { String::new() } else { format!("host: {address}\r\n") };
         let head = format!(
             "{line} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n{host}{headers}\r\n",
             body.len()
         );
-        link.write_all(head.as_bytes()).await.unwrap();
+        link.write_all(head.as_bytes()).await.ok()?;
         // A server that refuses a body early closes.
         let _ = link.write_all(body).await;
         let mut answer = Vec::new();
         let _ = link.read_to_end(&mut answer).await;
-        answer
+        Some(answer)
     };
-    let answer =
-        tokio::time::timeout(DEADLINE, asked).await.unwrap_or_else(|_| panic!("{line}: no answer"));
-    let end = answer
-        .windows(4)
-        .position(|part| part == b"\r\n\r\n")
-        .unwrap_or_else(|| panic!("{line}: {answer:?}"));
+    let answer = tokio::time::timeout(DEADLINE, asked).await;
+    let answer: Vec<u8> = answer.unwrap_or_else(|_| panic!("{line}: no answer"))?;
+    let end = answer.windows(4).position(|part| part == b"\r\n\r\n")?;
     let head = String::from_utf8(answer[..end].to_vec()).unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    Reply { status, head: head.to_lowercase(), body: answer[end + 4..].to_vec() }
+    Some(Reply { status, head: head.to_lowercase(), body: answer[end + 4..].to_vec() })
 }

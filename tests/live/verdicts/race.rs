@@ -22,7 +22,10 @@ const JOBS: usize = 1200;
 const RATE: usize = 1000;
 /// From the first request until the first job is due, and a tenth of a millisecond a job: longer
 /// than it takes to send them all, while Kafka shares the topic out among two readers.
-const AHEAD_MS: i64 = 6000;
+const AHEAD_MS: i64 = 12_000;
+/// So long before and after their due times a few jobs are cancelled, whatever the race: on a busy
+/// machine those in between may all come too late, or too early.
+const CLEAR_MS: i64 = 2000;
 /// Of each instance, so that the copies after a kill are bounded.
 const MAX_IN_FLIGHT: usize = 200;
 /// The most answers that may be lost with an instance, where a queue took none in time.
@@ -133,7 +136,7 @@ impl Race {
         .await;
         self.until_stored(env, jobs).await;
         assert!(
-            clock::wall_ms() < first_ms + self.asked_ms[0].start,
+            clock::wall_ms() < first_ms - CLEAR_MS,
             "{}: it took too long to send them",
             self.name
         );
@@ -141,7 +144,11 @@ impl Race {
         let mut asks: Vec<Vec<(i64, String)>> = vec![Vec::new(); INTERFACES.len()];
         for number in 0..jobs {
             // Each client cancels jobs of all brokers.
-            let after_ms = rand::random_range(self.asked_ms[rand::random_range(0..2)].clone());
+            let after_ms = match number % 20 {
+                0 => -CLEAR_MS,
+                1 => CLEAR_MS,
+                _ => rand::random_range(self.asked_ms[rand::random_range(0..2)].clone()),
+            };
             asks[rand::random_range(0..INTERFACES.len())]
                 .push((due_ms(number) + after_ms, self.id(number)));
         }

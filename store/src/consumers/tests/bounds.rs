@@ -84,11 +84,7 @@ async fn waiting_pops_keep_so_many_names_and_no_more() {
 #[tokio::test]
 async fn so_many_queues_can_be_paused_and_no_more() {
     let fixture = Fixture::new().await;
-    let mut raw = redis::Client::open(fixture.server.url())
-        .unwrap()
-        .get_multiplexed_async_connection()
-        .await
-        .unwrap();
+    let mut raw = crate::raw_link::raw_link(fixture.server.url()).await;
     // As 999 pauses leave the first bucket.
     let mut others = redis::cmd("HSET");
     others.arg(fixture.store.keys().queues(0));

@@ -118,14 +118,14 @@ async fn a_pop_that_waits_is_woken_by_a_place_that_comes_free() {
         assert_eq!(finish(&fixture.consumers, &first).await, LeaseVerdict::Finished);
     });
     let second = second.sent().remove(0);
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     // Another program gives the place back.
     let (other, begun) = (other(&fixture).await, clock::now());
     let (third, ()) = tokio::join!(fixture.pop(1, Duration::from_secs(20)), async {
         assert_eq!(finish(&other, &second).await, LeaseVerdict::Finished);
     });
     assert_eq!(third.sent().len(), 1);
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
@@ -134,15 +134,15 @@ async fn the_place_of_a_lease_lasts_as_long_as_the_lease() {
     for id in ["first", "second"] {
         fixture.add(id, Due::In(0)).await;
     }
-    let asked = PopRequest { ttr_ms: Some(400), ..request(1, Duration::ZERO) };
+    let asked = PopRequest { ttr_ms: Some(3000), ..request(1, Duration::ZERO) };
     let first = fixture.consumers.pop(&asked).await.unwrap().sent().remove(0);
-    let touched = fixture.verdict(&first, LeaseAction::Touch { ttr_ms: 1500 }).await;
-    assert_eq!(touched, LeaseVerdict::Touched);
     let begun = clock::now();
+    let touched = fixture.verdict(&first, LeaseAction::Touch { ttr_ms: 6000 }).await;
+    assert_eq!(touched, LeaseVerdict::Touched);
     let jobs = fixture.pop(1, Duration::from_secs(20)).await.sent();
     let waited = begun.elapsed();
     assert_eq!(jobs.len(), 1);
-    assert!((Duration::from_millis(1400)..Duration::from_secs(5)).contains(&waited), "{waited:?}");
+    assert!((Duration::from_millis(5900)..Duration::from_secs(20)).contains(&waited), "{waited:?}");
 }
 
 #[tokio::test]
@@ -259,7 +259,7 @@ async fn until_free(fixture: &Fixture, free: usize) {
         if found == Some(free) {
             return;
         }
-        assert!(begun.elapsed() < Duration::from_secs(10), "{found:?} are free");
+        assert!(begun.elapsed() < Duration::from_secs(40), "{found:?} are free");
     }
 }
 

@@ -18,7 +18,7 @@ async fn limited(rate: Rate) -> Fixture {
 async fn take_all(consumers: &Consumers) -> Vec<(Instant, String)> {
     let mut taken = Vec::new();
     loop {
-        let jobs = consumers.pop(&request(4, Duration::from_millis(1500))).await.unwrap().sent();
+        let jobs = consumers.pop(&request(4, Duration::from_secs(4))).await.unwrap().sent();
         if jobs.is_empty() {
             return taken;
         }
@@ -39,6 +39,7 @@ async fn two_programs_share_the_turns_of_a_queue() {
     let store = Store::open(&settings, &["main".to_owned()], Arc::new(Unobserved)).await.unwrap();
     let (rules, stop) = (LateRules::default(), CancellationToken::new());
     let other = Consumers::new(Arc::new(store), rules, Arc::new(()), stop);
+    let begun = clock::now();
     let (mine, theirs) = tokio::join!(take_all(&fixture.consumers), take_all(&other));
     let mut all = [mine, theirs].concat();
     all.sort_unstable();
@@ -46,17 +47,11 @@ async fn two_programs_share_the_turns_of_a_queue() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!((all.len(), ids.len()), (30, 30), "none is lost, none comes twice");
-    let span = all[29].0 - all[0].0;
-    assert!(
-        span >= Duration::from_millis(1350),
-        "28 turns at 20 a second take 1.4 s, not {span:?}"
-    );
-    for (at, (first, _)) in all.iter().enumerate() {
-        let within = all[at..]
-            .iter()
-            .take_while(|(time, _)| *time < *first + Duration::from_secs(1))
-            .count();
-        assert!(within <= 26, "{within} within a second");
+    // Two turns at once, and 20 a second after. A turn may be used late, never early: those of both
+    // programs count from the beginning.
+    for (number, (time, _)) in (1_u32..).zip(&all) {
+        let (turn, came) = (Duration::from_millis(50) * number.saturating_sub(2), *time - begun);
+        assert!(came + Duration::from_millis(10) >= turn, "job {number} came {came:?} after");
     }
 }
 
@@ -87,7 +82,7 @@ async fn turns_without_a_job_are_given_back_and_other_queues_do_not_wait() {
 
 #[tokio::test]
 async fn a_pop_that_waits_is_woken_by_the_next_turn() {
-    let fixture = limited(Rate::new(2, SECOND, Some(1))).await;
+    let fixture = limited(Rate::new(1, 3 * SECOND, Some(1))).await;
     for id in ["first", "second"] {
         fixture.add(id, Due::In(0)).await;
     }
@@ -96,7 +91,7 @@ async fn a_pop_that_waits_is_woken_by_the_next_turn() {
     assert!(fixture.pop(1, Duration::ZERO).await.is_empty());
     assert_eq!(fixture.pop(1, Duration::from_secs(20)).await.sent().len(), 1);
     let waited = begun.elapsed();
-    let (least, most) = (Duration::from_millis(450), Duration::from_secs(5));
+    let (least, most) = (Duration::from_millis(2950), Duration::from_secs(15));
     assert!((least..most).contains(&waited), "{waited:?}");
 }
 
@@ -139,11 +134,7 @@ async fn a_job_whose_turn_comes_too_late_takes_none() {
 #[tokio::test]
 async fn the_turns_go_back_with_the_clock() {
     let fixture = limited(Rate::new(1, SECOND, Some(1))).await;
-    let mut raw = redis::Client::open(fixture.server.url())
-        .unwrap()
-        .get_multiplexed_async_connection()
-        .await
-        .unwrap();
+    let mut raw = crate::raw_link::raw_link(fixture.server.url()).await;
     let (key, hour_us) = (fixture.store.keys().limits(), 3600 * 1_000_000);
     let now_us = fixture.store.read_clock().await.unwrap();
     let limit = Limit::of_targets("main", "a", Rate::new(1, SECOND, Some(1)));

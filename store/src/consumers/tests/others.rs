@@ -192,11 +192,7 @@ async fn a_pop_that_is_given_up_leaves_no_look_behind_that_nobody_waits_for() {
 #[tokio::test]
 async fn a_damaged_bucket_hides_the_jobs_of_no_other() {
     let fixture = Fixture::new().await;
-    let mut raw = redis::Client::open(fixture.server.url())
-        .unwrap()
-        .get_multiplexed_async_connection()
-        .await
-        .unwrap();
+    let mut raw = crate::raw_link::raw_link(fixture.server.url()).await;
     let damaged = fixture.store.keys().bucket_of("x");
     let set = DueSet::Queue(QUEUE).to_string();
     redis::cmd("SET")

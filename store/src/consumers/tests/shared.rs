@@ -269,7 +269,7 @@ async fn an_error_reaches_each_caller() {
         answers.into_iter().map(|answer| answer.map(drop).map_err(|error| error.class)).collect();
     assert!(classes.iter().all(|class| *class == Err(Class::Timeout)), "{classes:?}");
     // A call has five seconds. Nobody waits for a second one that fails too.
-    assert!(took < Duration::from_secs(8), "{took:?}");
+    assert!(took < Duration::from_millis(9500), "{took:?}");
     // What the call popped nevertheless is given back.
     let mut rest = HashSet::new();
     while rest.len() < 19 {

@@ -271,11 +271,7 @@ async fn a_job_whose_record_was_cut_after_a_pop_is_dead_when_its_ttr_ends() {
     while store.queue.pop(rand::random(), bucket, QUEUE, limits()).await.unwrap().jobs.is_empty() {
         bucket += 1;
     }
-    let mut raw = redis::Client::open(server.url())
-        .unwrap()
-        .get_multiplexed_async_connection()
-        .await
-        .unwrap();
+    let mut raw = crate::raw_link::raw_link(server.url()).await;
     let jobs = store.keys().jobs(bucket);
     let record: Vec<u8> =
         redis::cmd("HGET").arg(jobs).arg("cut").query_async(&mut raw).await.unwrap();
@@ -320,11 +316,7 @@ async fn leases_without_sense_hold_up_no_other() {
         store.queue.pop(rand::random(), CROWDED_BUCKET, QUEUE, limits).await.unwrap().jobs.len(),
         1
     );
-    let mut raw = redis::Client::open(server.url())
-        .unwrap()
-        .get_multiplexed_async_connection()
-        .await
-        .unwrap();
+    let mut raw = crate::raw_link::raw_link(server.url()).await;
     // Broken claims, more than one call looks at: their bits are too short, or their text has no
     // job.
     let claimed = store.keys().claim_deadlines(CROWDED_BUCKET);
@@ -389,11 +381,7 @@ async fn a_queue_with_a_damaged_key_keeps_its_own_jobs_and_holds_up_no_other() {
         while store.queue.pop(rand::random(), CROWDED_BUCKET, queue, limits()).await.unwrap().more {
         }
     }
-    let mut raw = redis::Client::open(server.url())
-        .unwrap()
-        .get_multiplexed_async_connection()
-        .await
-        .unwrap();
+    let mut raw = crate::raw_link::raw_link(server.url()).await;
     redis::cmd("SET")
         .arg(store.keys().due(CROWDED_BUCKET, "=damaged"))
         .arg("x")

@@ -223,8 +223,7 @@ impl Fixture {
     }
 
     async fn raw(&self) -> redis::aio::MultiplexedConnection {
-        let client = redis::Client::open(self.server.url()).unwrap();
-        client.get_multiplexed_async_connection().await.unwrap()
+        crate::raw_link::raw_link(self.server.url()).await
     }
 }
 

@@ -21,11 +21,7 @@ pub(super) async fn consume_multi(peer: &Peer) {
         (&json!(id), &json!(queues[1]), "later")
     );
     // lmstfy counts whole seconds.
-    assert!(
-        (Duration::from_secs(1)..Duration::from_secs(9)).contains(&begun.elapsed()),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
 }
 
 /// A job that waits is deleted too.
@@ -110,8 +106,8 @@ pub(super) async fn publish_with_job_version(peer: &Peer) {
 pub(super) async fn time_to_live(peer: &Peer) {
     let queue = peer.queue("test-ttl");
     let ready = peer.publish(&format!("{queue}?ttl=1&tries=5"), "ready").await;
-    let reserved = peer.publish(&format!("{queue}-reserved?ttl=2&tries=1"), "reserved").await;
-    assert_eq!(peer.consume(&format!("{queue}-reserved?ttr=3")).await["job_id"], reserved);
+    let reserved = peer.publish(&format!("{queue}-reserved?ttl=6&tries=1"), "reserved").await;
+    assert_eq!(peer.consume(&format!("{queue}-reserved?ttr=8")).await["job_id"], reserved);
     for (queue, id) in [(queue.clone(), ready), (format!("{queue}-reserved"), reserved)] {
         wait_until(&format!("{id} is over"), async || {
             (peer.get(&format!("{queue}/job/{id}")).await.status == 404).then_some(())

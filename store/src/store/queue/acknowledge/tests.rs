@@ -111,8 +111,7 @@ async fn what_is_wrong_with_one_caller_concerns_no_other() {
     let fixture = Fixture::new(1).await;
     let mut jobs = fixture.held("q", 8).await;
     let of_damaged = fixture.held("damaged", 1).await.remove(0);
-    let client = redis::Client::open(fixture.server.url()).unwrap();
-    let mut raw = client.get_multiplexed_async_connection().await.unwrap();
+    let mut raw = crate::raw_link::raw_link(fixture.server.url()).await;
     let () = redis::cmd("SET")
         .arg("{dwell:00}:due:=damaged")
         .arg("x")
@@ -275,7 +274,7 @@ async fn callers_do_not_wait_for_a_call_that_hangs() {
     fixture.server.thaw().unwrap();
     assert_eq!(answers, (Err(Class::Timeout), Err(Class::Timeout)));
     // A call has five seconds: the second one left before the first one failed.
-    assert!(took < Duration::from_secs(8), "{took:?}");
+    assert!(took < Duration::from_millis(9500), "{took:?}");
 }
 
 #[tokio::test]
