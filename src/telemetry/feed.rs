@@ -14,9 +14,9 @@ use crate::store::due_set::DueSet;
 use crate::store::queue::acknowledge::LeaseVerdict;
 use crate::store::record::short_error;
 
-/// The most events that wait to be published: those of a burst of jobs, about 350 bytes each, and
-/// more where the targets are long URLs.
-pub(crate) const MAX_WAITING: usize = 131_072;
+/// The most events that wait to be published: some megabytes, and some tens where the targets are
+/// URLs of several KiB.
+const MAX_WAITING: usize = 4096;
 /// The most occurrences of a gap that are told, the latest ones.
 const MAX_MISSED: usize = 100;
 
