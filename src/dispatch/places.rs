@@ -36,9 +36,10 @@ use crate::store::record::Nonce;
 
 /// The longest wait of a job for the answer of a call: jobs that wait hold room of the window.
 const MAX_CALL_WAIT: Duration = Duration::from_millis(250);
-/// The most jobs that wait for a call after one that failed. Otherwise the window bounds them: each
-/// call is answered soon, and a job that went back instead would be late although no limit holds it.
-const MAX_ASKING_AFTER_ERROR: usize = 512;
+/// The most jobs that wait for a call after one that failed or was late. Otherwise the window bounds
+/// them: each call is answered soon, and a job that went back instead would be late although no limit
+/// holds it.
+const MAX_ASKING_WHILE_SLOW: usize = 512;
 /// While jobs wait, Redis is asked for free places so often: other instances give theirs back. Less
 /// often where no job has got a place for long.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -100,6 +101,8 @@ pub(super) struct Places {
     to_judge: Vec<usize>,
     /// The log has that calls fail.
     is_told: bool,
+    /// The last call was answered late.
+    is_slow: bool,
 }
 
 impl Places {
@@ -136,6 +139,7 @@ impl Places {
             called: Vec::new(),
             to_judge: Vec::new(),
             is_told: false,
+            is_slow: false,
         })
     }
 
@@ -234,7 +238,7 @@ impl Places {
 
     /// Whether no more jobs may wait for a call.
     fn has_too_many(&self) -> bool {
-        self.is_told && self.asking.len() >= MAX_ASKING_AFTER_ERROR
+        (self.is_told || self.is_slow) && self.asking.len() >= MAX_ASKING_WHILE_SLOW
     }
 
     /// Whether the running call takes too long.
@@ -346,6 +350,7 @@ impl Places {
         if !self.is_late(now) {
             return Vec::new();
         }
+        self.is_slow = true;
         self.know_nothing();
         let mut late = std::mem::take(&mut self.asked);
         late.append(&mut self.asking);

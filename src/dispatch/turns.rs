@@ -19,9 +19,10 @@ use crate::store::queue::claim::ClaimedJob;
 
 /// The longest wait of a job for the answer of a call: jobs that wait hold places of the window.
 const MAX_CALL_WAIT: Duration = Duration::from_millis(250);
-/// The most jobs that wait for a call after one that failed. Otherwise the window bounds them: each
-/// call is answered soon, and a job that went back instead would be late although no limit holds it.
-const MAX_ASKING_AFTER_ERROR: usize = 512;
+/// The most jobs that wait for a call after one that failed or was late. Otherwise the window bounds
+/// them: each call is answered soon, and a job that went back instead would be late although no limit
+/// holds it.
+const MAX_ASKING_WHILE_SLOW: usize = 512;
 /// How long a job goes back to due for that got no turn.
 pub(super) const NO_TURN_PAUSE: Duration = Duration::from_secs(1);
 
@@ -98,6 +99,8 @@ pub(super) struct Turns {
     clock: Option<(i64, Instant)>,
     /// The log has that calls fail.
     is_told: bool,
+    /// The last call was answered late.
+    is_slow: bool,
 }
 
 impl Turns {
@@ -127,6 +130,7 @@ impl Turns {
             is_given_up: Arc::default(),
             clock: None,
             is_told: false,
+            is_slow: false,
         })
     }
 
@@ -178,7 +182,7 @@ impl Turns {
 
     /// Whether no more jobs may wait for a call.
     fn has_too_many(&self) -> bool {
-        self.is_told && self.asking.len() >= MAX_ASKING_AFTER_ERROR
+        (self.is_told || self.is_slow) && self.asking.len() >= MAX_ASKING_WHILE_SLOW
     }
 
     /// Whether the running call takes too long.
@@ -227,6 +231,7 @@ impl Turns {
         answer: TurnAnswer,
         now: Instant,
     ) -> Result<JobsWithTurns, ReadyJobs> {
+        self.is_slow = self.is_late(now);
         self.begun = None;
         let jobs = std::mem::take(&mut self.asked);
         let TakenTurns { now_us, at_us, .. } = match answer.taken {
@@ -272,7 +277,11 @@ impl Turns {
 
     /// Takes the jobs that have waited too long for a call.
     pub(super) fn take_late(&mut self, now: Instant) -> ReadyJobs {
-        if self.is_late(now) { self.drain() } else { ReadyJobs::new() }
+        if !self.is_late(now) {
+            return ReadyJobs::new();
+        }
+        self.is_slow = true;
+        self.drain()
     }
 
     /// Takes all jobs. The turns of the running call go back, if no other instance took turns behind

@@ -41,6 +41,7 @@ impl Places {
                 }
             }
             PlaceWork::Changed(calls, Ok(answers)) => {
+                self.is_slow = self.is_late(now);
                 (self.begun, self.answered, self.retry_at) = (None, now, None);
                 self.is_told = false;
                 let mut asked = std::mem::take(&mut self.asked).into_iter().peekable();
