@@ -107,7 +107,10 @@ impl RedisCluster {
                 let followed = info
                     .iter()
                     .any(|line| line.starts_with("slave") && line.contains("state=online"));
-                state.iter().any(|line| line == "cluster_state:ok")
+                // A node can be ok before it knows the masters of all slots.
+                ["cluster_state:ok", "cluster_slots_assigned:16384"]
+                    .iter()
+                    .all(|wanted| state.iter().any(|line| line == wanted))
                     && seen.iter().all(|node| !node.failed)
                     && if serves { followed } else { follows }
             })
