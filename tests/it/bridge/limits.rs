@@ -170,6 +170,7 @@ async fn a_job_that_waits_for_its_turn_is_cancelled_and_fired_like_any_other() {
     ];
     let env = Environment::start(&set).await;
     jobs("orders.a", 3, "0").into_iter().for_each(|job| env.send(job));
+    env.taken().await;
     env.arrived("orders.a", 1).await;
     let left = |came: &[Message]| {
         (0..3)
@@ -180,6 +181,7 @@ async fn a_job_that_waits_for_its_turn_is_cancelled_and_fired_like_any_other() {
     let waiting = left(&env.broker.published("orders.a"));
     env.send(action("fire", &waiting[0]));
     env.send(action("cancel", &waiting[1]));
+    env.taken().await;
     assert_eq!(env.until_empty().await, 0);
     let came = env.broker.published("orders.a");
     assert_eq!((came.len(), left(&came)), (2, vec![waiting[1].clone()]));
