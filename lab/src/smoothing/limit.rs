@@ -61,7 +61,7 @@ pub enum Limited {
 /// The figures.
 #[derive(Debug, Clone, Serialize)]
 pub struct Summary {
-    /// The subject that had the limit.
+    /// The target or queue that had the limit.
     pub limit: Limited,
     /// The rate in the settings.
     pub rate: String,
