@@ -50,6 +50,7 @@ impl InFlight {
         let Parts { store, settings, publisher, rules, dead, events, traces, .. } = parts;
         let (jobs_max, bytes_max) = (rules.max_in_flight, rules.max_in_flight_bytes.bytes());
         let of_broker = events.metrics().broker(&broker);
+        let lease = super::lease_of(rules);
         let rules = Arc::new(AttemptRules { delivery: rules.clone(), dead: dead.clone() });
         InFlight {
             attempts: Attempts::new(
@@ -67,7 +68,7 @@ impl InFlight {
                 bytes_max,
             ),
             turns: Turns::new(store, &broker, settings),
-            places: Places::new(store, &broker, settings),
+            places: Places::new(store, &broker, settings, lease),
             broker,
             publisher: publisher.clone(),
             events: events.clone(),

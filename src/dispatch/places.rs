@@ -2,12 +2,14 @@
 //! the jobs that a claim brought, and given back when their attempts are over. A job without a place
 //! goes back to due. A job that its consumer holds keeps its place until the end of the hold.
 //!
-//! - `line`: the jobs of one limit that wait in the store; `limited`: all that is known of the limit.
+//! - `line`: the jobs of one limit that wait in the store; `spares`: its places that are taken in
+//!   advance; `limited`: all that is known of the limit.
 //! - `work`: the calls to the store; `answers`: what follows from their answers.
 
 mod answers;
 mod limited;
 mod line;
+mod spares;
 mod work;
 
 use std::collections::HashMap;
@@ -25,6 +27,7 @@ use super::attempt::LastTurn;
 use super::turns::MAX_TURN_WAIT;
 use crate::clock::{self, Instant};
 use crate::config::Broker;
+use crate::job::Confirm;
 use crate::policy::limit::Turn;
 use crate::store::Store;
 use crate::store::limits::Limit;
@@ -68,6 +71,14 @@ struct Asking {
     lease: Box<ClaimedJob>,
 }
 
+/// The place of a job that this agent has.
+enum Taken {
+    /// Redis has the job's own place.
+    Own(Place),
+    /// The job has the spare place of this number.
+    Spare(u32),
+}
+
 /// The places of the limited targets of one broker.
 pub(super) struct Places {
     store: Arc<Store>,
@@ -80,8 +91,8 @@ pub(super) struct Places {
     limits: Vec<Limited>,
     /// Names this agent among those who tell how many jobs wait.
     teller: String,
-    /// The places of the jobs that this agent has.
-    taken: HashMap<Key, (usize, Place)>,
+    /// The places of the jobs that this agent has, and their limits.
+    taken: HashMap<Key, (usize, Taken)>,
     /// Jobs on their way back to the store, with their limits.
     leaving: HashMap<Key, (usize, Parked)>,
     /// Jobs for the next call.
@@ -106,15 +117,20 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// `None` if no limit of the broker says how many attempts may be out.
-    pub(super) fn new(store: &Arc<Store>, broker: &Arc<str>, settings: &Broker) -> Option<Self> {
+    /// `None` if no limit of the broker says how many attempts may be out. `lease`: that of a claim.
+    pub(super) fn new(
+        store: &Arc<Store>,
+        broker: &Arc<str>,
+        settings: &Broker,
+        lease: Duration,
+    ) -> Option<Self> {
         let now = clock::now();
         let (mut patterns, mut of_pattern, mut limits) = (Vec::new(), Vec::new(), Vec::new());
         for (pattern, limit) in settings.ordered_limits() {
             patterns.push(pattern.to_owned());
             of_pattern.push(limit.in_flight.map(|most| {
                 let turns = limit.rate().map(|rate| Limit::of_targets(broker, pattern, rate));
-                limits.push(Limited::new(broker, pattern, most, turns.as_ref(), now));
+                limits.push(Limited::new((broker, pattern), most, turns.as_ref(), lease, now));
                 limits.len() - 1
             }));
         }
@@ -150,6 +166,22 @@ impl Places {
             return None;
         }
         self.of_pattern[self.patterns.find(&*self.connector, to)?]
+    }
+
+    /// Gives this job a spare place of the limit, if one is idle. A job that its consumer will hold
+    /// needs its own place, whose name says whether the job is still held.
+    pub(super) fn take_spare(&mut self, limit: usize, lease: &ClaimedJob, now: Instant) -> bool {
+        let of = &mut self.limits[limit];
+        if lease.record.job.confirm == Confirm::Consumer {
+            return false;
+        }
+        // Jobs that wait come first.
+        if of.full_since.is_some() || !of.line.is_empty(now) {
+            return false;
+        }
+        let Some(number) = of.spares.give(lease.deadline) else { return false };
+        self.taken.insert(key_of(&lease.token), (limit, Taken::Spare(number)));
+        true
     }
 
     /// Has the next call take a place for this job. Returns the job and its wait if it goes back to
@@ -219,18 +251,20 @@ impl Places {
 
     /// The attempt of this job is over, or there was none.
     pub(super) fn ended(&mut self, key: Key) {
-        if let Some((limit, place)) = self.taken.remove(&key) {
+        if let Some((limit, taken)) = self.taken.remove(&key) {
             let of = &mut self.limits[limit];
+            let place = match taken {
+                Taken::Own(place) => Some(place),
+                Taken::Spare(number) => of.spares.ended(number),
+            };
             of.full_until = None;
-            if of.back.len() < MAX_BACK {
-                of.back.push(place);
-            }
+            of.give_back(place);
         }
     }
 
     /// The consumer of this job holds it for so many ms, since now at the latest.
     pub(super) fn held(&mut self, key: Key, ttr_ms: u32, now: Instant) {
-        if let Some((limit, place)) = self.taken.remove(&key) {
+        if let Some((limit, Taken::Own(place))) = self.taken.remove(&key) {
             let until = now + Duration::from_millis(ttr_ms.into()) + LEASE_MARGIN;
             self.limits[limit].kept.push((place, until));
         }
@@ -273,7 +307,8 @@ impl Places {
         if self.begun.is_some() || self.retry_at.is_some_and(|at| now < at) {
             return None;
         }
-        let is_time = self.poll_at(now).is_some_and(|at| now >= at);
+        let is_time = self.poll_at(now).is_some_and(|at| now >= at)
+            || self.renew_at().is_some_and(|at| now >= at);
         let has_changes = !self.asking.is_empty()
             || self.limits.iter().any(|of| !(of.back.is_empty() && of.kept.is_empty()));
         if !(is_time || has_changes) {
@@ -287,6 +322,8 @@ impl Places {
         for (at, of) in self.limits.iter_mut().enumerate() {
             let waiting = of.line.waiting(now);
             let asked = self.asked.iter().filter(|asking| asking.limit == at);
+            let renewal = of.spares.renewal(now);
+            of.back.extend(renewal.unused);
             let mut call = PlaceCall {
                 back: first_of(&mut of.back),
                 teller: self.teller.clone(),
@@ -296,15 +333,12 @@ impl Places {
             let left = |until: Instant| until.saturating_duration_since(now);
             let kept = first_of(&mut of.kept).into_iter();
             call.kept.extend(kept.map(|(place, until)| (place, left(until))));
+            call.kept.extend(renewal.kept);
             call.taken.extend(asked.map(|Asking { lease, .. }| {
-                let place = Place::of_claim(
-                    lease.bucket,
-                    key_of(&lease.token),
-                    lease.state.attempt,
-                    &lease.id,
-                );
-                (place, left(lease.deadline) + LEASE_MARGIN)
+                (place_of(lease), left(lease.deadline) + LEASE_MARGIN)
             }));
+            // Behind those of jobs.
+            call.taken.extend(of.spares.more(call.taken.len(), of.free));
             let is_needed = !(call.back.is_empty()
                 && call.kept.is_empty()
                 && call.taken.is_empty()
@@ -331,6 +365,11 @@ impl Places {
         is_waited_for.then(|| self.answered + interval)
     }
 
+    /// When spare places are to be renewed.
+    fn renew_at(&self) -> Option<Instant> {
+        self.limits.iter().filter_map(|of| of.spares.renew_at()).min()
+    }
+
     /// When the next call may begin, or the jobs of the running one have waited too long.
     #[must_use]
     pub(super) fn next_at(&mut self, now: Instant) -> Option<Instant> {
@@ -341,7 +380,8 @@ impl Places {
         // The others begin at once.
         let has_changes = !self.asking.is_empty() || !self.is_idle();
         let retry_at = self.retry_at.filter(|_| has_changes);
-        let poll_at = self.poll_at(now).map(|at| self.retry_at.map_or(at, |retry| retry.max(at)));
+        let at = self.poll_at(now).into_iter().chain(self.renew_at()).min();
+        let poll_at = at.map(|at| self.retry_at.map_or(at, |retry| retry.max(at)));
         retry_at.into_iter().chain(poll_at).min()
     }
 
@@ -360,14 +400,28 @@ impl Places {
     /// No call is answered: jobs that are called now would only ask in vain, and go back.
     fn know_nothing(&mut self) {
         self.limits.iter_mut().for_each(|of| of.free = 0);
+        self.give_spares_back();
     }
 
-    /// Takes all jobs.
+    fn give_spares_back(&mut self) {
+        for of in &mut self.limits {
+            let spares = of.spares.close();
+            of.back.extend(spares);
+        }
+    }
+
+    /// Takes all jobs, and gives spare places back.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Box<ClaimedJob>> {
+        self.give_spares_back();
         let mut jobs = std::mem::take(&mut self.asked);
         jobs.append(&mut self.asking);
         jobs.into_iter().map(|asking| asking.lease)
     }
+}
+
+/// The own place of a claimed job.
+fn place_of(lease: &ClaimedJob) -> Place {
+    Place::of_claim(lease.bucket, key_of(&lease.token), lease.state.attempt, &lease.id)
 }
 
 /// Takes the first ones for a call.
@@ -377,14 +431,4 @@ fn first_of<T>(changes: &mut Vec<T>) -> Vec<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_call_makes_a_bounded_number_of_changes_the_first_ones_first() {
-        let mut changes: Vec<usize> = (0..MAX_CHANGES + 5).collect();
-        assert!(first_of(&mut changes).into_iter().eq(0..MAX_CHANGES));
-        assert!(first_of(&mut changes).into_iter().eq(MAX_CHANGES..MAX_CHANGES + 5));
-        assert!(first_of(&mut changes).is_empty());
-    }
-}
+mod tests;

@@ -132,6 +132,7 @@ impl InFlight {
         if let Some(places) = &mut self.places
             && let Some(limit) = places.needed(to, &lease)
             && !self.destinations.is_paused(to, now)
+            && !places.take_spare(limit, &lease, now)
         {
             let last = self.attempts.last_turn(&lease);
             if let Some((lease, pause)) = places.ask(limit, since, last, lease, now) {

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use super::work::PlaceWork;
-use super::{Asking, MAX_BACK, Places, key_of};
+use super::{Asking, MAX_BACK, Places, Taken, key_of};
 use crate::clock::Instant;
 use crate::dispatch::turns::ReadyJobs;
-use crate::store::places::place::Place;
 use crate::store::places::{PlaceAnswer, PlaceCall};
 use crate::store::queue::claim::ClaimedJob;
 
@@ -42,6 +41,7 @@ impl Places {
             }
             PlaceWork::Changed(calls, Ok(answers)) => {
                 self.is_slow = self.is_late(now);
+                let begun = self.begun.unwrap_or(now);
                 (self.begun, self.answered, self.retry_at) = (None, now, None);
                 self.is_told = false;
                 let mut asked = std::mem::take(&mut self.asked).into_iter().peekable();
@@ -50,7 +50,7 @@ impl Places {
                     while let Some(asking) = asked.next_if(|asking| asking.limit == limit) {
                         of_limit.push(asking);
                     }
-                    self.took(limit, call, &answer, of_limit, now, &mut results);
+                    self.took(limit, call, &answer, of_limit, (begun, now), &mut results);
                 }
             }
             PlaceWork::Changed(calls, Err(error)) => {
@@ -67,7 +67,9 @@ impl Places {
                     let taken = call.taken.into_iter().map(|(place, _)| place);
                     let room = MAX_BACK.saturating_sub(of.back.len());
                     of.back.extend(call.back.into_iter().chain(taken).take(room));
-                    of.kept.extend(call.kept.into_iter().map(|(place, left)| (place, now + left)));
+                    // Spare places are given back.
+                    let kept = call.kept.into_iter().filter(|(place, _)| !place.is_spare());
+                    of.kept.extend(kept.map(|(place, left)| (place, now + left)));
                 }
                 for asking in std::mem::take(&mut self.asked) {
                     let parked = self.park(asking, now);
@@ -86,23 +88,22 @@ impl Places {
         call: PlaceCall,
         answer: &PlaceAnswer,
         asked: Vec<Asking>,
-        now: Instant,
+        (begun, now): (Instant, Instant),
         results: &mut PlaceResults,
     ) {
         let is_given_up = asked.is_empty();
         // A job on its way back to the store is not in the line yet.
         let mut is_any_refused = false;
         let taken = call.taken.into_iter().zip(&answer.taken);
-        let taken: Vec<(Place, bool)> =
-            taken.map(|((place, _), is_taken)| (place, *is_taken)).collect();
+        let mut taken = taken.map(|((place, _), is_taken)| (place, *is_taken));
         if is_given_up {
-            let unused =
-                taken.into_iter().filter_map(|(place, is_taken)| is_taken.then_some(place));
+            let unused = taken.by_ref().filter_map(|(place, is_taken)| is_taken.then_some(place));
             self.limits[limit].back.extend(unused);
         } else {
-            for (asking, (place, is_taken)) in asked.into_iter().zip(taken) {
+            for (asking, (place, is_taken)) in asked.into_iter().zip(taken.by_ref()) {
                 if is_taken {
-                    self.taken.insert(key_of(&asking.lease.token), (limit, place));
+                    let placed = (limit, Taken::Own(place));
+                    self.taken.insert(key_of(&asking.lease.token), placed);
                     self.limits[limit].line.moved(now);
                     results.granted.push((asking.since, asking.lease));
                 } else {
@@ -113,7 +114,14 @@ impl Places {
             }
         }
         let of = &mut self.limits[limit];
+        of.spares.call_made();
+        // Those in advance stand behind those of jobs.
+        for (place, _) in taken.filter(|(_, is_taken)| *is_taken) {
+            of.spares.took(&place, begun);
+        }
         of.free = answer.free;
+        let unused = of.spares.seen(answer.free);
+        of.back.extend(unused);
         if answer.free > 0 {
             (of.full_until, of.full_since) = (None, None);
             self.called.extend(of.line.call(answer.free, now));

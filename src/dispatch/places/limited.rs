@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use super::MAX_BACK;
 use super::line::Line;
+use super::spares::Spares;
 use crate::clock::Instant;
 use crate::policy::limit::mark_of;
 use crate::store::limits::Limit;
@@ -21,6 +23,7 @@ pub(super) struct Limited {
     /// Where the pattern has a rate: the mark of its turns, and how long these are good, ms.
     pub(super) turns: Option<(u16, i64)>,
     pub(super) line: Line,
+    pub(super) spares: Spares,
     /// Places whose attempts are over.
     pub(super) back: Vec<Place>,
     /// Places of jobs that are held until then.
@@ -38,10 +41,10 @@ pub(super) struct Limited {
 
 impl Limited {
     pub(super) fn new(
-        broker: &str,
-        pattern: &str,
+        (broker, pattern): (&str, &str),
         most: u32,
         turns: Option<&Limit>,
+        lease: Duration,
         now: Instant,
     ) -> Limited {
         let limit = PlaceLimit::of_targets(broker, pattern, most);
@@ -50,6 +53,7 @@ impl Limited {
             limit,
             turns: turns.map(|limit| (limit.mark(), limit.rate().turn_ttl_ms())),
             line: Line::new(now),
+            spares: Spares::new(most, lease, now),
             back: Vec::new(),
             kept: Vec::new(),
             free: 0,
@@ -57,6 +61,13 @@ impl Limited {
             full_since: None,
             judged: None,
             told: 0,
+        }
+    }
+
+    /// Has the next call give this place back.
+    pub(super) fn give_back(&mut self, place: Option<Place>) {
+        if self.back.len() < MAX_BACK {
+            self.back.extend(place);
         }
     }
 

@@ -6,6 +6,7 @@ use crate::store::record::Nonce;
 const CLAIM: u8 = b'c';
 const LEASE: u8 = b'l';
 const CALL: u8 = b'p';
+const SPARE: u8 = b's';
 
 /// A place of a limit. Its name says what is out, so that whoever finds the limit full can look
 /// whether that is still so.
@@ -19,8 +20,8 @@ pub(super) enum Out<'a> {
     Claim { bucket: u16, nonce: Nonce, position: u8, attempt: u32, id: &'a [u8] },
     /// A job under the lease of a consumer.
     Lease { bucket: u16, proof: Nonce, id: &'a [u8] },
-    /// A pop whose jobs are not known yet.
-    Call,
+    /// A job that is not known: of a pop that is about to be made, or of a place in advance.
+    Unknown,
 }
 
 impl Place {
@@ -60,6 +61,29 @@ impl Place {
         Place(name)
     }
 
+    /// A place that an agent takes in advance: the agent's own random number, and the number of the
+    /// place.
+    #[must_use]
+    pub fn of_spare(agent: Nonce, number: u32) -> Place {
+        let mut name = vec![SPARE];
+        name.extend_from_slice(&agent);
+        name.extend_from_slice(&number.to_be_bytes());
+        Place(name)
+    }
+
+    /// The number of a place in advance; `None`: the place is another.
+    #[must_use]
+    pub fn spare_number(&self) -> Option<u32> {
+        let number = self.0.last_chunk::<4>().filter(|_| self.is_spare())?;
+        Some(u32::from_be_bytes(*number))
+    }
+
+    /// Whether the place is one in advance.
+    #[must_use]
+    pub fn is_spare(&self) -> bool {
+        self.0.first() == Some(&SPARE)
+    }
+
     pub(super) fn of_bytes(bytes: Vec<u8>) -> Place {
         Place(bytes)
     }
@@ -71,8 +95,8 @@ impl Place {
     /// What is out; `None`: another version wrote the name.
     pub(super) fn out(&self) -> Option<Out<'_>> {
         let (kind, rest) = self.0.split_first()?;
-        if *kind == CALL {
-            return Some(Out::Call);
+        if matches!(*kind, CALL | SPARE) {
+            return Some(Out::Unknown);
         }
         let (bucket, rest) = rest.split_first_chunk::<2>()?;
         let (nonce, rest) = rest.split_first_chunk::<8>()?;
@@ -110,7 +134,10 @@ mod tests {
         let lease = Place::of_lease(3, [9; 8], &id);
         let of_lease = Out::Lease { bucket: 3, proof: [9; 8], id: "ü-1".as_bytes() };
         assert_eq!(lease.out(), Some(of_lease));
-        assert_eq!(Place::of_call([1; 8], 4).out(), Some(Out::Call));
+        assert_eq!(Place::of_call([1; 8], 4).out(), Some(Out::Unknown));
+        let spare = Place::of_spare([1; 8], 70_000);
+        assert_eq!((spare.out(), spare.spare_number()), (Some(Out::Unknown), Some(70_000)));
+        assert_eq!((Place::of_call([1; 8], 4).spare_number(), claim.is_spare()), (None, false));
         assert_ne!(Place::of_call([1; 8], 4), Place::of_call([1; 8], 5));
         for bytes in [&b""[..], b"c", b"cabc", b"x0123456789", b"l0123456"] {
             assert_eq!(Place::of_bytes(bytes.to_vec()).out(), None, "{bytes:?}");

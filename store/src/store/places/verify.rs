@@ -74,7 +74,7 @@ impl Namespace {
             let (nonce, id) = match place.out() {
                 Some(Out::Claim { nonce, id, .. }) => (nonce, id),
                 Some(Out::Lease { proof, id, .. }) => (proof, id),
-                Some(Out::Call) | None => continue,
+                Some(Out::Unknown) | None => continue,
             };
             pipeline.cmd("HGET").arg(keys.settled(bucket)).arg(&nonce[..]);
             pipeline.cmd("HGET").arg(keys.state(bucket)).arg(id);
@@ -94,7 +94,7 @@ impl Namespace {
                     Some(Out::Lease { proof, .. }) => {
                         held_state.and_then(State::pop_of) != Some(proof)
                     }
-                    Some(Out::Call) | None => false,
+                    Some(Out::Unknown) | None => false,
                 }
             }
             _ => false,
