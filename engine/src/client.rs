@@ -17,6 +17,7 @@ use dwell_store::config::Redis;
 use dwell_store::job::{Action, Due, JobId, Verdict};
 use dwell_store::policy::retry;
 use dwell_store::request::{Act, AttemptRef, NewJob};
+use dwell_store::store::admin::upgrade::{Upgraded, upgrade};
 use dwell_store::store::error::{Class, StoreError};
 use dwell_store::store::queue::batch::{Answer, RequestRef};
 use dwell_store::store::reader::counts::Counts;
@@ -63,26 +64,49 @@ pub struct Client {
     pub(crate) fetching: Arc<Fetching>,
 }
 
+/// Makes ring the cryptography of this process: `rediss://` needs one. A program that has chosen
+/// another keeps it.
+fn install_cryptography() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
 impl Client {
     /// Opens the namespace of `config` and creates it if it is new. Refuses a namespace of another
-    /// schema. `brokers` are the names under which this program schedules jobs: the
-    /// `[brokers.NAME]` of the instances that deliver them; none where it uses queues alone. Makes
-    /// ring the cryptography of rustls in this process, unless the program chose another.
+    /// schema; for an older one there is [`upgrade`](Client::upgrade). `brokers` are the names under
+    /// which this program schedules jobs: the `[brokers.NAME]` of the instances that deliver them;
+    /// none where it uses queues alone. Makes ring the cryptography of rustls in this process, unless
+    /// the program chose another.
     ///
     /// # Errors
     /// [`Configuration`](crate::ErrorKind::Configuration) where a name or the number of buckets
     /// cannot be used, where Redis cannot give the durability or may evict jobs, or where the
     /// namespace has another number of buckets.
-    /// [`Incompatible`](crate::ErrorKind::Incompatible) where it has an unknown schema. Any other
+    /// [`Incompatible`](crate::ErrorKind::Incompatible) where it has another schema. Any other
     /// kind where Redis does not answer, is a replica, lacks the replica that the durability needs,
     /// or refuses the user.
     pub async fn connect(config: &Redis, brokers: &[&str]) -> Result<Client, StoreError> {
         config.refuse_invalid(brokers)?;
-        // `rediss://` needs one; a program that has chosen another keeps it.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        install_cryptography();
         let brokers: Vec<String> = brokers.iter().map(|broker| (*broker).to_owned()).collect();
         let store = Store::open(config, &brokers, Arc::new(Unobserved)).await?;
         Ok(Client::over(store, config))
+    }
+
+    /// Brings the namespace of `config` to the schema that this version writes, as `dwell upgrade`
+    /// does. No other call does: [`connect`](Client::connect) refuses a namespace of an older schema. A
+    /// namespace that has the schema of this version stays as it is, and so does one that is refused.
+    /// Makes ring the cryptography of rustls in this process, unless the program chose another.
+    ///
+    /// # Errors
+    /// [`Incompatible`](crate::ErrorKind::Incompatible) where the schema is newer, or where no step
+    /// leads from an older one: the hint says which version of Dwell reads the namespace. No step
+    /// leads from before 0.1.0. [`Configuration`](crate::ErrorKind::Configuration) where the namespace
+    /// does not exist, or its name cannot be used. Any other kind where Redis does not answer or
+    /// refuses the user.
+    pub async fn upgrade(config: &Redis) -> Result<Upgraded, StoreError> {
+        config.refuse_invalid(&[])?;
+        install_cryptography();
+        upgrade(config).await
     }
 
     fn over(store: Store, config: &Redis) -> Client {

@@ -40,6 +40,7 @@
 //! - [`Worker`] and [`Task`]: handlers for queues, in [`worker`]. [`testing`]: a queue in memory.
 //! - [`Answer`] and [`Verdict`], [`Acknowledged`] and [`LeaseVerdict`]: the result of a call.
 //! - [`StoredJob`], [`Page`], [`Counts`]: the stored jobs.
+//! - [`Upgraded`]: the schema of a namespace before and after [`Client::upgrade`].
 //! - [`Error`]: the failure, with a hint for people; [`Error::kind`] says what a program can do
 //!   about it ([`ErrorKind`]).
 //!
@@ -89,6 +90,8 @@ pub use dwell_store::job::{
 };
 #[doc(inline)]
 pub use dwell_store::request::{Act, AttemptRef, NewJob};
+#[doc(inline)]
+pub use dwell_store::store::admin::upgrade::Upgraded;
 #[doc(inline)]
 pub use dwell_store::store::error::{Class as ErrorClass, ErrorKind, StoreError as Error};
 #[doc(inline)]

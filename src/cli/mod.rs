@@ -20,6 +20,7 @@ pub mod send;
 pub mod show;
 pub mod stats;
 mod table;
+pub mod upgrade;
 
 use std::process::ExitCode;
 
@@ -59,6 +60,8 @@ enum Command {
     Stats(stats::Args),
     /// Find damage in the namespace, and repair it
     Fsck(fsck::Args),
+    /// Bring an older namespace to the schema that this version writes
+    Upgrade(upgrade::Args),
     /// Cancel a job, or end a recurring schedule
     Cancel(act::Args),
     /// Give a job a new due time
@@ -190,6 +193,7 @@ impl Command {
             Command::Show(args) => block_on(show::run(common, &args)),
             Command::Stats(args) => block_on(stats::run(common, &args)),
             Command::Fsck(args) => block_on(fsck::run(common, &args)),
+            Command::Upgrade(args) => block_on(upgrade::run(common, &args)),
             Command::Cancel(args) => block_on(act::act(common, Action::Cancel, args)),
             Command::Reschedule(args) => block_on(act::reschedule(common, args)),
             Command::Fire(args) => block_on(act::act(common, Action::Fire, args)),

@@ -1,15 +1,15 @@
 //! The only module that knows Redis. Jobs live in buckets; each step is one idempotent script.
 //!
 //! - [`queue`]: requests, claims and settles; [`reader`]: jobs and counts; [`schedules`]: recurring
-//!   schedules; [`admin`]: sweep, transfer and fsck. All four stand on one [`namespace`].
+//!   schedules; [`admin`]: sweep, transfer, fsck and upgrade. All four stand on one [`namespace`].
 //! - [`keys`]: every key; [`due_set`]: the owners of sets; [`record`]: the form of a job in Redis;
 //!   [`scripts`]: the Lua files; [`call`]: their calls, with bounds and repeats.
 //! - [`client`]: connections, rebuilt when they break; [`gate`]: connections that wait for
 //!   durability; [`refusals`]: the logins that Redis refuses.
-//! - [`meta`]: the description of a namespace; [`server_facts`]: the facts of its server;
-//!   [`fleet`]: the instances; [`declared`]: the schedules of their settings; [`limits`]: the turns
-//!   of limited targets; [`queue_limits`]: those of queues; [`places`]: what of a limit is out at a time,
-//!   and [`place_observers`]: who waits for it;
+//! - [`meta`]: the description of a namespace, and `schema`: the version of its keys;
+//!   [`server_facts`]: the facts of its server; [`fleet`]: the instances; [`declared`]: the schedules
+//!   of their settings; [`limits`]: the turns of limited targets; [`queue_limits`]: those of queues;
+//!   [`places`]: what of a limit is out at a time, and [`place_observers`]: who waits for it;
 //!   [`wake_up`]: what they tell one another.
 //! - [`acl`]: the permissions of the user.
 
@@ -35,6 +35,7 @@ pub mod reader;
 pub mod record;
 pub mod refusals;
 pub mod schedules;
+mod schema;
 pub mod scripts;
 pub mod server_facts;
 pub mod wake_up;

@@ -141,7 +141,7 @@ async fn a_sidecar_and_every_command_keep_every_secret() {
     dwell.restart().await.unwrap();
 
     let config = servers.file("dwell.toml", &format!("{}{LISTEN}", servers.settings()));
-    let commands: [(&[&str], i32); 17] = [
+    let commands: [(&[&str], i32); 18] = [
         (&["check"], 0),
         (&["check", "-o", "json"], 0),
         (&["check", "--offline"], 0),
@@ -153,6 +153,7 @@ async fn a_sidecar_and_every_command_keep_every_secret() {
         (&["stats"], 0),
         (&["fsck"], 0),
         (&["fsck", "--repair"], 0),
+        (&["upgrade"], 0),
         (&["cancel", "nobody"], 2),
         (&["schema"], 0),
         (&["completions", "bash"], 0),
@@ -220,6 +221,7 @@ async fn a_sidecar_and_every_command_keep_every_secret() {
         (&["ls"], 69),
         (&["send", "--for", "1h", "--target", "orders.a", "x"], 69),
         (&["fsck"], 69),
+        (&["upgrade"], 69),
         (&["run", "--wait", "0s"], 69),
     ] {
         assert_eq!(heard.run(&[arguments, &["-c", &config]].concat(), &[]), code, "{arguments:?}");

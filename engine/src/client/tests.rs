@@ -110,10 +110,39 @@ async fn an_older_namespace_is_refused_with_its_place_and_left_as_it_is() {
     for part in ["`dwell:meta` has schema 2", "(redis://127.0.0.1:"] {
         assert!(error.message.contains(part), "{error}");
     }
-    assert!(error.hint.contains("before 0.1.0"), "{}", error.hint);
+    assert!(error.hint.contains("Client::upgrade"), "{}", error.hint);
     let fields = redis::cmd("HGETALL").arg("dwell:meta").to_owned();
     let stored = format!("{:?}", redis.command("HGETALL", &fields).await.unwrap());
     assert!(!stored.contains("later"), "{stored}");
+}
+
+#[tokio::test]
+async fn an_upgrade_needs_a_namespace_and_a_step_from_its_schema() {
+    let fixture = Fixture::new().await;
+    let redis = RedisClient::new(&fixture.config);
+    let fields = redis::cmd("HGETALL").arg("dwell:meta").to_owned();
+    let stored = async || redis.command("HGETALL", &fields).await.unwrap();
+    let before = stored().await;
+    let done = Client::upgrade(&fixture.config).await.unwrap();
+    assert_eq!((done.from, done.to), (3, 3));
+    assert_eq!(stored().await, before);
+    for (schema, hint) in [("2", "before 0.1.0"), ("4", "the version of Dwell that wrote it")] {
+        let other = redis::cmd("HSET").arg("dwell:meta").arg("schema").arg(schema).to_owned();
+        redis.command("HSET", &other).await.unwrap();
+        let before = stored().await;
+        let error = Client::upgrade(&fixture.config).await.unwrap_err();
+        assert_eq!((error.class, error.kind()), (Class::Settings, ErrorKind::Incompatible));
+        let has = format!("`dwell:meta` has schema {schema}, ");
+        for part in [has.as_str(), "(redis://127.0.0.1:"] {
+            assert!(error.message.contains(part), "{error}");
+        }
+        assert!(error.hint.contains(hint), "{}", error.hint);
+        assert_eq!(stored().await, before);
+    }
+    fixture.redis("FLUSHALL").await;
+    let error = Client::upgrade(&fixture.config).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration, "{error}");
+    assert_eq!(fixture.redis("DBSIZE").await, redis::Value::Int(0));
 }
 
 #[tokio::test]

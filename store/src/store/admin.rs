@@ -2,7 +2,8 @@
 //!
 //! - [`sweep`]: removes entries past their retention.
 //! - [`transfer`]: moves jobs from one broker to another.
-//! - [`fsck`]: finds and repairs damage; [`preflight`]: the checks of a start.
+//! - [`fsck`]: finds and repairs damage; [`preflight`]: the checks of a start; [`upgrade`]: from an
+//!   older schema to this one.
 //! - [`queues`]: pauses and purges a queue, and forgets empty ones.
 //! - `bare_set`: for measurements.
 
@@ -12,6 +13,7 @@ pub mod preflight;
 pub mod queues;
 pub mod sweep;
 pub mod transfer;
+pub mod upgrade;
 
 use std::sync::Arc;
 

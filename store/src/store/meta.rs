@@ -6,13 +6,12 @@ use redis::Value;
 
 use super::answer::text;
 use super::client::{RedisClient, place};
-use super::error::{Class, ErrorKind, StoreError};
+use super::error::{Class, StoreError};
 use super::keys::Keys;
+use super::schema::{SCHEMA, Schema};
 use crate::config::Redis;
 use crate::policy::limit::Rate;
 
-/// The schema of the keys and records that this program writes.
-pub(super) const SCHEMA: &str = "3";
 const BROKER_PREFIX: &str = "broker:";
 /// The limits of queues, by name or pattern: a rate, or [`NO_LIMIT`].
 const LIMIT_PREFIX: &str = "limit:";
@@ -96,7 +95,7 @@ pub async fn join(
     let mut wanted = vec![
         ("buckets".to_owned(), settings.buckets.to_string()),
         ("epoch".to_owned(), epoch),
-        ("schema".to_owned(), SCHEMA.to_owned()),
+        ("schema".to_owned(), SCHEMA.to_string()),
     ];
     wanted
         .extend(brokers.iter().map(|broker| (format!("{BROKER_PREFIX}{broker}"), "1".to_owned())));
@@ -216,17 +215,26 @@ pub async fn read(link: &RedisClient, settings: &Redis) -> Result<Meta, StoreErr
 }
 
 /// The same error with the place of the Redis.
-fn located(mut error: StoreError, settings: &Redis) -> StoreError {
+pub(super) fn located(mut error: StoreError, settings: &Redis) -> StoreError {
     error.message = format!("{} ({})", error.message, place(settings));
     error
 }
 
 pub(super) async fn read_as(link: &RedisClient, keys: &Keys) -> Result<Meta, StoreError> {
     let key = keys.meta();
-    meta_of(&key, &fields(link, &key).await?)?.ok_or_else(|| {
-        StoreError::new(Class::Settings, format!("redis: there is no namespace at `{key}`"))
-            .hint("check redis.namespace; `dwell run` creates it on first use")
-    })
+    meta_of(&key, &fields(link, &key).await?)?.ok_or_else(|| missing(&key))
+}
+
+/// The error of a namespace that does not exist.
+pub(super) fn missing(key: &str) -> StoreError {
+    StoreError::new(Class::Settings, format!("redis: there is no namespace at `{key}`"))
+        .hint("check redis.namespace; `dwell run` creates it on first use")
+}
+
+/// The schema in these fields. `None` if the namespace does not exist, or its creator died before
+/// the end.
+pub(super) fn schema_of(fields: &[(String, String)]) -> Option<Schema> {
+    fields.iter().find(|(name, _)| name == "schema").map(|(_, text)| Schema::of(text))
 }
 
 /// Parses the fields of `<ns>:meta`. `None` if the namespace does not exist, or its creator died
@@ -235,8 +243,8 @@ pub(super) fn meta_of(key: &str, fields: &[(String, String)]) -> Result<Option<M
     let field = |name: &str| {
         fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
     };
-    let Some(schema) = field("schema") else { return Ok(None) };
-    refuse_schema(key, schema)?;
+    let Some(schema) = schema_of(fields) else { return Ok(None) };
+    schema.refuse_other(key)?;
     let brokers = brokers_of(fields);
     let buckets =
         field("buckets").and_then(|text| text.parse().ok()).filter(|buckets| *buckets > 0);
@@ -325,30 +333,6 @@ fn named(fields: &[(String, String)], prefix: &str) -> Vec<String> {
         .collect();
     names.sort();
     names
-}
-
-/// Refuses an unknown schema.
-pub(super) fn refuse_schema(key: &str, schema: &str) -> Result<(), StoreError> {
-    if schema == SCHEMA {
-        return Ok(());
-    }
-    let number = schema.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
-    let is_older = number
-        .parse::<u32>()
-        .ok()
-        .zip(SCHEMA.parse().ok())
-        .is_some_and(|(stored, known)| stored < known);
-    let hint = if is_older {
-        "a version before 0.1.0 wrote it: use another redis.namespace, and let that version deliver what is left in this one"
-    } else {
-        "run the version of Dwell that wrote it, or a newer one"
-    };
-    Err(StoreError::new(
-        Class::Settings,
-        format!("redis: `{key}` has schema {schema}, this program knows {SCHEMA}"),
-    )
-    .hint(hint)
-    .of_kind(ErrorKind::Incompatible))
 }
 
 pub(super) async fn fields(

@@ -18,4 +18,5 @@ mod send;
 mod show;
 mod start;
 mod stranded;
+mod upgrade;
 mod watch;

@@ -14,8 +14,8 @@ pub enum ErrorKind {
     /// This version cannot read the job or its bucket: a later version wrote the data, or the data
     /// is damaged. `dwell fsck` tells which.
     Unreadable,
-    /// An older or newer version of Dwell made the namespace: use that version, or another
-    /// namespace.
+    /// An older or newer version of Dwell made the namespace: upgrade an older one by
+    /// `Client::upgrade` or `dwell upgrade`; else use that version, or another namespace.
     Incompatible,
     /// Redis refuses the login, or the user lacks a permission.
     Permission,

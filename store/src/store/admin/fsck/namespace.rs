@@ -47,9 +47,9 @@ pub(super) async fn open(
     // Before anything is checked or repaired: keys of another version may have other types. A meta
     // key of a wrong type is damage, which is reported below.
     if let Ok(fields) = meta::fields(&link, &store.keys.meta()).await
-        && let Some((_, schema)) = fields.iter().find(|(name, _)| name == "schema")
+        && let Some(schema) = meta::schema_of(&fields)
     {
-        meta::refuse_schema(&store.keys.meta(), schema)?;
+        schema.refuse_other(&store.keys.meta())?;
     }
     let mut tell =
         |problem, id: String, repaired| found(Finding { bucket: None, id, problem, repaired });
