@@ -2,25 +2,21 @@
 //! queues, bursts of requests that become one delivery, and events of jobs, which may cost nothing.
 //!
 //! - [`limit`], [`debounce`], [`events`]: a scenario each; `system`: their servers.
-//! - [`pace`], [`burst`], [`trail`]: what each scenario must look like. Pure. [`verdict`]: the
-//!   promises that were broken.
+//!
+//! Each has its rules in the [`checker`](crate::checker).
 
-pub mod burst;
 pub mod debounce;
 pub mod events;
 pub mod limit;
-pub mod pace;
 mod system;
-pub mod trail;
-pub mod verdict;
 
 use dwell_testkit::environment::Result;
 use dwell_testkit::servers::BrokerKind;
 use serde::Serialize;
 
 use self::limit::Limited;
-use self::pace::Rate;
-use self::verdict::Wrongs;
+use crate::checker::Wrongs;
+use crate::checker::pace::Rate;
 use crate::schedules::span_ms;
 
 /// The options.

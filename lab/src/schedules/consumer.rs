@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::checker::Receipt;
+use crate::checker::Receipt;
 use crate::client::Link;
 
 /// The most jobs of a pop.

@@ -9,9 +9,9 @@ use dwell_testkit::servers::{
 use dwell_testkit::usage::Usage;
 use tempfile::TempDir;
 
-use super::checker::Receipt;
 use super::worker::{self, Process, Work};
 use super::{QUEUE, TTR_MS};
+use crate::checker::Receipt;
 
 /// The number of instances.
 const INSTANCES: usize = 2;

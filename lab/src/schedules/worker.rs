@@ -17,7 +17,7 @@ use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
 use super::QUEUE;
-use super::checker::Receipt;
+use crate::checker::Receipt;
 
 /// Handlers at a time.
 const CONCURRENCY: usize = 256;

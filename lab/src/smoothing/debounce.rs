@@ -14,9 +14,9 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::Options;
-use super::burst::{Delivery, Requests, Rule};
 use super::system::{System, grown, number};
-use super::verdict::Wrongs;
+use crate::checker::Wrongs;
+use crate::checker::burst::{Delivery, Requests, Rule};
 
 const REQUEST_DESTINATION: &str = "delay.in";
 const TARGET: &str = "lab.debounced";

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use super::Options;
 use super::system::{Receipts, System, distinct, grown, header};
-use super::trail::{Kind, Ledger, Told, compare};
-use super::verdict::Wrongs;
+use crate::checker::Wrongs;
+use crate::checker::trail::{Kind, Ledger, Told, compare};
 use crate::client::Link;
 
 const INSTANCES: usize = 2;

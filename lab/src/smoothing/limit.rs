@@ -14,12 +14,11 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::Options;
-use super::pace::{Pace, Tally, pace, tally};
 use super::system::{Receipts, System, distinct, grown};
-use super::verdict::Wrongs;
+use crate::checker::pace::{Pace, Tally, pace, tally};
+use crate::checker::{Receipt, Wrongs};
 use crate::client::Link;
 use crate::http::receiver::{Arrival, Handler, Receiver, status};
-use crate::schedules::checker::Receipt;
 use crate::schedules::consumer::consume;
 
 const INSTANCES: usize = 2;

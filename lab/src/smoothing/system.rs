@@ -16,7 +16,7 @@ use dwell_testkit::servers::{
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::schedules::checker::Receipt;
+use crate::checker::Receipt;
 
 /// JetStream forgets ids after so long, ns: its deduplication must hide no copy.
 const DUPLICATE_WINDOW_NS: u64 = 100_000_000;
