@@ -144,11 +144,8 @@ pub async fn run(options: &Options, seed: u64, say: fn(&str)) -> Result<Summary>
     let receipts = [std::mem::take(&mut *received.lock()), of_workers].concat();
     let mut counts = check(&claims, &receipts, &faults.all, faults.failovers > 0);
     if claims.len() as u64 != options.schedules.unsigned_abs() {
-        counts.wrongs.broken(format!(
-            "{} of {} schedules are left",
-            claims.len(),
-            options.schedules
-        ));
+        let what = format!("{} of {} schedules are left", claims.len(), options.schedules);
+        counts.wrongs.broken(what);
     }
     let [dwell_us, redis_us] = used_s.map(|used| used * 1e6 / counts.occurrences.max(1) as f64);
     let Faults { kills, failovers, .. } = faults;

@@ -1,14 +1,14 @@
 //! What smooths the load, measured and checked on real servers: limits of targets, hosts and
 //! queues, bursts of requests that become one delivery, and events of jobs, which may cost nothing.
 //!
-//! - [`limit`], [`debounce`], [`events`]: a scenario each; `system`: their servers.
+//! - [`limit`], [`debounce`], [`events`]: a scenario each; `receipts`: what arrives.
 //!
 //! Each has its rules in the [`checker`](crate::checker).
 
 pub mod debounce;
 pub mod events;
 pub mod limit;
-mod system;
+mod receipts;
 
 use dwell_testkit::environment::Result;
 use dwell_testkit::servers::BrokerKind;

@@ -70,10 +70,8 @@ pub(crate) fn check(
         checker.schedule(claim, &made.remove(claim.id.as_str()).unwrap_or_default());
     }
     for schedule in made.keys() {
-        checker
-            .counts
-            .wrongs
-            .broken(format!("{schedule}: received, and there is no such schedule"));
+        let what = format!("{schedule}: received, and there is no such schedule");
+        checker.counts.wrongs.broken(what);
     }
     let Checker { counts, late, late_overall, .. } = checker;
     Counts { late: late.percentiles(), late_overall: late_overall.percentiles(), ..counts }

@@ -17,7 +17,7 @@ use super::plan::{self, Planned};
 use super::screen::Screen;
 use super::stage::Stage;
 use crate::http::receiver::{Arrival, Handler, Receiver, status};
-use crate::queue::place::Place;
+use crate::place::Place;
 
 /// The longest time of a consumer that answers 202, ms.
 const TTR_MS: i64 = 1000;
@@ -35,12 +35,11 @@ pub async fn run(silent: bool) -> Result<Summary> {
     let (finish, to_finish) = mpsc::unbounded_channel();
     let receiver = Receiver::start(0, handler(seen.clone(), finish)).await?;
     let settings = crate::http::settings(&[receiver.port()], "5s");
-    let place = Place::start(&settings).await?;
+    let place = Place::without_broker(1, &settings).await?;
     let api = Api::open(place.port()).await?;
     screen.say(&format!(
-        "servers   redis-server on port {}, dwell on port {}, a receiver on port {}, no broker",
-        place.redis.port(),
-        place.port(),
+        "servers   {}, a receiver on port {}, no broker",
+        place.describe(),
         receiver.port()
     ))?;
 
