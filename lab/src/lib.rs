@@ -8,7 +8,7 @@
 //! - [`schedules`]: recurring schedules under faults, measured.
 //! - [`smoothing`]: limits, bursts of requests and events of jobs, measured.
 //! - [`checker`]: the rules of the measurements.
-//! - `place`: the servers of a measurement.
+//! - `place`: the servers of a measurement; `own_process`: processes of this program.
 //! - `client`: a link to the HTTP API of an instance.
 //! - [`cli`]: the commands of `dwell-lab`; [`words`]: their words for settings and faults.
 
@@ -20,6 +20,7 @@ mod client;
 pub mod demo;
 pub mod http;
 pub mod markers;
+mod own_process;
 mod place;
 pub mod queue;
 pub mod schedules;

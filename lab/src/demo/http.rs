@@ -112,13 +112,12 @@ async fn consume(
 
 /// The job of a request.
 fn fetched(arrival: &Arrival) -> Option<Fetched> {
-    let text = |name: &str| arrival.headers.get(name)?.to_str().ok().map(str::to_owned);
     Some(Fetched {
-        id: text(ID)?,
+        id: arrival.text(ID)?.to_owned(),
         queue: arrival.path.trim_start_matches('/').to_owned(),
         lease: String::new(),
-        attempt: text(ATTEMPT)?.parse().ok()?,
-        due_ms: text(DUE)?.parse().ok()?,
+        attempt: arrival.number(ATTEMPT)?,
+        due_ms: arrival.number(DUE)?,
         deadline_ms: arrival.at_us / 1000 + TTR_MS,
         body: arrival.body.to_vec(),
     })

@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use super::receiving::{Hosts, PATH, Process};
 use super::settings;
 use crate::bench::per_second;
+use crate::bench::percentiles::median;
 use crate::client::Link;
 use crate::place::Place;
 
@@ -100,12 +101,6 @@ pub async fn run(options: Options, say: fn(&str)) -> Result<Figures> {
 
 fn used(pid: Option<u32>) -> Usage {
     Usage::of(pid).unwrap_or_default()
-}
-
-fn median(of: &[f64]) -> f64 {
-    let mut of = of.to_vec();
-    of.sort_by(f64::total_cmp);
-    of.get(of.len() / 2).copied().unwrap_or_default()
 }
 
 async fn dwell(

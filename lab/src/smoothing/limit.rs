@@ -8,7 +8,6 @@ use std::time::Duration;
 use dwell::clock;
 use dwell::delayed_headers::{ATTEMPT, ID};
 use dwell_testkit::environment::Result;
-use http::HeaderMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -211,15 +210,9 @@ impl Scene {
 fn noting(received: &Receipts) -> Handler {
     let received = received.clone();
     Arc::new(move |arrival: Arrival| {
-        let Arrival { headers, at_us, .. } = arrival;
-        let id = text(&headers, ID).unwrap_or_default().to_owned();
-        let attempt = text(&headers, ATTEMPT).and_then(|text| text.parse().ok());
-        let attempt = attempt.unwrap_or_default();
-        received.lock().push(Receipt { id, number: 0, attempt, at_us });
+        let id = arrival.text(ID).unwrap_or_default().to_owned();
+        let attempt = arrival.number(ATTEMPT).unwrap_or_default();
+        received.lock().push(Receipt { id, number: 0, attempt, at_us: arrival.at_us });
         status(200)
     })
-}
-
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok()
 }
