@@ -14,7 +14,8 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::Options;
-use super::receipts::{grown, number};
+use super::receipts::number;
+use crate::chaos::wait::grown;
 use crate::checker::Wrongs;
 use crate::checker::burst::{Delivery, Requests, Rule};
 use crate::place::Place;

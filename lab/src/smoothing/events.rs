@@ -14,7 +14,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Options;
-use super::receipts::{Receipts, distinct, grown, header, receive};
+use super::receipts::{Receipts, distinct, header, receive};
+use crate::chaos::wait::grown;
 use crate::checker::Wrongs;
 use crate::checker::trail::{Kind, Ledger, Told, compare};
 use crate::client::Link;

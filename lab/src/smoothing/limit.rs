@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::Options;
-use super::receipts::{Receipts, distinct, grown, receive};
+use super::receipts::{Receipts, distinct, receive};
+use crate::chaos::wait::grown;
 use crate::checker::pace::{Pace, Tally, pace, tally};
 use crate::checker::{Receipt, Wrongs};
 use crate::client::Link;

@@ -2,9 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
-use dwell::clock;
 use dwell::delayed_headers::{ATTEMPT, ID};
 use dwell_connectors::Message;
 use dwell_testkit::environment::Result;
@@ -12,9 +10,6 @@ use parking_lot::Mutex;
 
 use crate::checker::Receipt;
 use crate::place::Place;
-
-/// The interval between two looks.
-const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The deliveries, in the order of their arrival.
 pub(super) type Receipts = Arc<Mutex<Vec<Receipt>>>;
@@ -43,19 +38,4 @@ pub(super) fn number<T: std::str::FromStr + Default>(message: &Message, name: &s
 pub(super) fn distinct(receipts: &Receipts) -> usize {
     let receipts = receipts.lock();
     receipts.iter().map(|receipt| receipt.id.as_str()).collect::<HashSet<_>>().len()
-}
-
-/// Waits until there are so many, or until none is added for so long.
-pub(super) async fn grown(wanted: usize, patience: Duration, count: impl Fn() -> usize) {
-    let (mut last, mut since) = (0, clock::now());
-    loop {
-        let now = count();
-        if now >= wanted || since.elapsed() > patience {
-            return;
-        }
-        if now > last {
-            (last, since) = (now, clock::now());
-        }
-        clock::sleep(CHECK_INTERVAL).await;
-    }
 }
