@@ -74,6 +74,11 @@ pub struct Options {
     pub say: fn(&str),
 }
 
+/// Bytes in MiB.
+pub(crate) fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
 /// Jobs a second.
 pub(crate) fn per_second(jobs: u64, us: i64) -> f64 {
     if us <= 0 { 0.0 } else { jobs as f64 * 1e6 / us as f64 }

@@ -27,4 +27,4 @@ pub(crate) mod queue;
 pub mod recorder;
 pub mod report;
 pub mod system;
-mod wait;
+pub(crate) mod wait;

@@ -109,6 +109,14 @@ fn figures(common: &Common, figures: &(impl Serialize + Debug)) -> Result<Exit, 
     Ok(Exit::Ok)
 }
 
+/// The exit after a check that found so many broken promises.
+fn judged(wrongs: u64, hint: &str) -> Result<Exit, Stop> {
+    match wrongs {
+        0 => Ok(Exit::Ok),
+        _ => Err(Stop::because(Exit::Failed, "a promise was broken", hint)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;

@@ -3,9 +3,9 @@
 //!
 //! - `system`: Redis and the instances; [`worker`]: a `Worker` in a process of its own; `consumer`:
 //!   a consumer over HTTP.
-//! - [`checker`]: turns what was received into a verdict.
+//!
+//! [`checker`](crate::checker::schedules) turns what was received into a verdict.
 
-pub mod checker;
 pub(crate) mod consumer;
 mod system;
 pub mod worker;
@@ -29,9 +29,10 @@ use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use self::checker::{Counts, FaultTime, check};
 use self::system::{Instance, Instances, RedisSide};
-use crate::occurrences::claims;
+use crate::checker::Wrongs;
+use crate::checker::occurrences::claims;
+use crate::checker::schedules::{Counts, FaultTime, check};
 
 const QUEUE: &str = "lab.schedules";
 /// The lease of a received occurrence, ms: the delay of what was lost with an instance.
@@ -143,7 +144,8 @@ pub async fn run(options: &Options, seed: u64, say: fn(&str)) -> Result<Summary>
     let receipts = [std::mem::take(&mut *received.lock()), of_workers].concat();
     let mut counts = check(&claims, &receipts, &faults.all, faults.failovers > 0);
     if claims.len() as u64 != options.schedules.unsigned_abs() {
-        counts.broken(format!("{} of {} schedules are left", claims.len(), options.schedules));
+        let what = format!("{} of {} schedules are left", claims.len(), options.schedules);
+        counts.wrongs.broken(what);
     }
     let [dwell_us, redis_us] = used_s.map(|used| used * 1e6 / counts.occurrences.max(1) as f64);
     let Faults { kills, failovers, .. } = faults;
@@ -275,7 +277,8 @@ impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Summary { seed, schedules, counts, kills, failovers, dwell_us, redis_us } = self;
         let Counts { occurrences, missed, redelivered, forgotten, .. } = counts;
-        let Counts { twice, lost, early, late, late_overall, wrongs, wrong, .. } = counts;
+        let Counts { twice, lost, early, late, late_overall, wrongs, .. } = counts;
+        let Wrongs { wrongs, wrong } = wrongs;
         writeln!(
             f,
             "{schedules} schedules, {kills} kills of instances, {failovers} failovers, seed {seed}"

@@ -1,26 +1,22 @@
 //! What smooths the load, measured and checked on real servers: limits of targets, hosts and
 //! queues, bursts of requests that become one delivery, and events of jobs, which may cost nothing.
 //!
-//! - [`limit`], [`debounce`], [`events`]: a scenario each; `system`: their servers.
-//! - [`pace`], [`burst`], [`trail`]: what each scenario must look like. Pure. [`verdict`]: the
-//!   promises that were broken.
+//! - [`limit`], [`debounce`], [`events`]: a scenario each; `receipts`: what arrives.
+//!
+//! Each has its rules in the [`checker`](crate::checker).
 
-pub mod burst;
 pub mod debounce;
 pub mod events;
 pub mod limit;
-pub mod pace;
-mod system;
-pub mod trail;
-pub mod verdict;
+mod receipts;
 
 use dwell_testkit::environment::Result;
 use dwell_testkit::servers::BrokerKind;
 use serde::Serialize;
 
 use self::limit::Limited;
-use self::pace::Rate;
-use self::verdict::Wrongs;
+use crate::checker::Wrongs;
+use crate::checker::pace::Rate;
 use crate::schedules::span_ms;
 
 /// The options.

@@ -18,8 +18,10 @@ use dwell::store::reader::redis_stats::RedisStats;
 use dwell::store::{Store, Unobserved};
 use dwell_testkit::environment::traffic::{Consumer, Producer};
 use dwell_testkit::environment::{Environment, Result, Store as StoreOf};
-use dwell_testkit::servers::{AppendFsync, DwellServer, RedisOptions};
+use dwell_testkit::servers::{DwellServer, RedisOptions};
 use dwell_testkit::usage::Usage;
+
+use crate::place::redis_options;
 
 /// The longest wait for Redis to finish a rewrite of its append-only file or a snapshot.
 const SAVE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(900);
@@ -44,10 +46,9 @@ impl Fixture {
         let store = match &options.redis {
             Some(url) => StoreOf::At(url.clone()),
             None => StoreOf::Private(RedisOptions {
-                appendonly: Some(AppendFsync::EverySec),
                 // Redis logs calls above 20 ms, for `slow_calls`.
                 more: vec![("slowlog-log-slower-than".to_owned(), "20000".to_owned())],
-                ..RedisOptions::default()
+                ..redis_options()
             }),
         };
         let Options { broker, buckets, distance, .. } = *options;

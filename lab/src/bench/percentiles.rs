@@ -58,6 +58,17 @@ impl Latencies {
     }
 }
 
+/// The median; that of none is 0.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    match (sorted.get(sorted.len() / 2), sorted.len() % 2) {
+        (Some(middle), 1) => *middle,
+        (Some(after), _) => f64::midpoint(sorted[sorted.len() / 2 - 1], *after),
+        (None, _) => 0.0,
+    }
+}
+
 impl std::fmt::Display for Percentiles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Percentiles { p50_ms, p90_ms, p99_ms, p999_ms, max_ms, .. } = self;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::machine::Machine;
 use super::metric::{Metric, Run, Unit};
 use super::number::{number, number_of, show};
+use super::percentiles::median;
 use super::round::RoundResult;
 
 /// The setup of a measurement.
@@ -171,15 +172,9 @@ impl Report {
 impl Figure {
     fn add(&mut self, value: f64) {
         self.runs.push(value);
-        let mut sorted = self.runs.clone();
-        sorted.sort_unstable_by(f64::total_cmp);
-        let middle = sorted.len() / 2;
-        (self.least, self.most) = (sorted[0], sorted[sorted.len() - 1]);
-        self.median = if sorted.len() % 2 == 1 {
-            sorted[middle]
-        } else {
-            f64::midpoint(sorted[middle - 1], sorted[middle])
-        };
+        self.least = self.runs.iter().copied().fold(value, f64::min);
+        self.most = self.runs.iter().copied().fold(value, f64::max);
+        self.median = median(&self.runs);
     }
 
     /// The median with its unit.

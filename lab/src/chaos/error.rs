@@ -36,6 +36,17 @@ pub enum Error {
     Unexpected(String),
 }
 
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        match error {
+            Error::Server(error) => error.into(),
+            Error::Connector(error) => error.into(),
+            Error::Failure(failure) => failure,
+            other => Failure::Unexpected(other.to_string()),
+        }
+    }
+}
+
 impl Error {
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let what = what.into();

@@ -23,7 +23,7 @@ pub use self::requests::{
     Consumer, ControlRequest, Debounce, Job, Recurring, Reply, Schedule, Word,
 };
 pub use self::state::{DeadJob, End, Sample};
-pub use crate::occurrences::Claim;
+pub use crate::checker::occurrences::Claim;
 
 /// The version of the format.
 pub const FORMAT: u32 = 1;

@@ -9,6 +9,8 @@ use super::error::Error;
 
 /// The interval between two checks of a condition.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// The interval between two counts of what grows.
+const COUNT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Waits for this no longer than this time; `missed` says what did not happen.
 pub(crate) async fn within<T>(
@@ -35,4 +37,22 @@ pub(crate) async fn until(
         Ok(())
     })
     .await
+}
+
+/// Waits until there are so many; false if none is added for so long.
+pub(crate) async fn grown(wanted: usize, patience: Duration, count: impl Fn() -> usize) -> bool {
+    let (mut last, mut since) = (0, clock::now());
+    loop {
+        let now = count();
+        if now >= wanted {
+            return true;
+        }
+        if now > last {
+            (last, since) = (now, clock::now());
+        }
+        if since.elapsed() > patience {
+            return false;
+        }
+        clock::sleep(COUNT_INTERVAL).await;
+    }
 }

@@ -15,11 +15,8 @@ pub(super) async fn run(common: &Common, options: &Options) -> Result<Exit, Stop
         let campaign = schedules::run(options, seed, super::progress(common));
         let summary = Box::pin(campaign).await?;
         common.answer(&summary, &summary.to_string())?;
-        if summary.counts.wrongs == 0 {
-            return Ok(Exit::Ok);
-        }
         let hint = format!("to repeat: the same options with --seed {seed}");
-        Err(Stop::because(Exit::Failed, "a promise was broken", hint))
+        super::judged(summary.counts.wrongs.wrongs, &hint)
     }))
     .await
 }

@@ -13,10 +13,7 @@ pub(super) async fn run(common: &Common, options: &Options) -> Result<Exit, Stop
         let run = smoothing::run(options, super::progress(common));
         let summary = Box::pin(run).await?;
         super::figures(common, &summary)?;
-        if summary.wrongs().wrongs == 0 {
-            return Ok(Exit::Ok);
-        }
-        Err(Stop::because(Exit::Failed, "a promise was broken", ""))
+        super::judged(summary.wrongs().wrongs, "")
     }))
     .await
 }

@@ -21,8 +21,18 @@ pub(crate) struct Job<'a> {
     pub(crate) attempt: u32,
     pub(crate) due_ms: i64,
     pub(crate) deadline_ms: i64,
-    #[serde(borrow)]
+    pub(crate) headers: Headers,
+    /// Empty if it is no text.
+    #[serde(borrow, default)]
     pub(crate) body: Cow<'a, str>,
+}
+
+/// The headers of a fetched job.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Headers {
+    /// 0 if it is no occurrence of a schedule.
+    #[serde(rename = "delayed-occurrence", default)]
+    pub(crate) occurrence: u64,
 }
 
 /// The answer to words on leases.

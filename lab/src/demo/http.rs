@@ -17,7 +17,7 @@ use super::plan::{self, Planned};
 use super::screen::Screen;
 use super::stage::Stage;
 use crate::http::receiver::{Arrival, Handler, Receiver, status};
-use crate::queue::place::Place;
+use crate::place::Place;
 
 /// The longest time of a consumer that answers 202, ms.
 const TTR_MS: i64 = 1000;
@@ -35,12 +35,11 @@ pub async fn run(silent: bool) -> Result<Summary> {
     let (finish, to_finish) = mpsc::unbounded_channel();
     let receiver = Receiver::start(0, handler(seen.clone(), finish)).await?;
     let settings = crate::http::settings(&[receiver.port()], "5s");
-    let place = Place::start(&settings).await?;
+    let place = Place::without_broker(1, &settings).await?;
     let api = Api::open(place.port()).await?;
     screen.say(&format!(
-        "servers   redis-server on port {}, dwell on port {}, a receiver on port {}, no broker",
-        place.redis.port(),
-        place.port(),
+        "servers   {}, a receiver on port {}, no broker",
+        place.describe(),
         receiver.port()
     ))?;
 
@@ -113,13 +112,12 @@ async fn consume(
 
 /// The job of a request.
 fn fetched(arrival: &Arrival) -> Option<Fetched> {
-    let text = |name: &str| arrival.headers.get(name)?.to_str().ok().map(str::to_owned);
     Some(Fetched {
-        id: text(ID)?,
+        id: arrival.text(ID)?.to_owned(),
         queue: arrival.path.trim_start_matches('/').to_owned(),
         lease: String::new(),
-        attempt: text(ATTEMPT)?.parse().ok()?,
-        due_ms: text(DUE)?.parse().ok()?,
+        attempt: arrival.number(ATTEMPT)?,
+        due_ms: arrival.number(DUE)?,
         deadline_ms: arrival.at_us / 1000 + TTR_MS,
         body: arrival.body.to_vec(),
     })

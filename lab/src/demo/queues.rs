@@ -15,7 +15,7 @@ use super::expectations::Summary;
 use super::plan::{self, Planned};
 use super::screen::Screen;
 use super::stage::Stage;
-use crate::queue::place::Place;
+use crate::place::Place;
 use consumer::Manner;
 
 /// The queues. A consumer of `reports.print` that says nothing for a second has lost its job.
@@ -37,13 +37,9 @@ const CONSUMERS: [(&str, Manner); 5] = [
 pub async fn run(silent: bool) -> Result<Summary> {
     let plan = plan::queues();
     let screen = Screen::new(silent, plan.len());
-    let place = Place::start(SETTINGS).await?;
+    let place = Place::without_broker(1, SETTINGS).await?;
     let api = Api::open(place.port()).await?;
-    screen.say(&format!(
-        "servers   redis-server on port {}, dwell on port {}, no broker",
-        place.redis.port(),
-        place.port()
-    ))?;
+    screen.say(&format!("servers   {}, no broker", place.describe()))?;
 
     let (seen, events) = mpsc::unbounded_channel();
     let mut consumers = JoinSet::new();

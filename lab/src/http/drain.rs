@@ -21,8 +21,9 @@ use tokio::task::JoinSet;
 use super::receiving::{Hosts, PATH, Process};
 use super::settings;
 use crate::bench::per_second;
+use crate::bench::percentiles::median;
 use crate::client::Link;
-use crate::queue::place::Place;
+use crate::place::Place;
 
 /// The longest time without an arrival.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -76,7 +77,7 @@ pub struct Figures {
 pub async fn run(options: Options, say: fn(&str)) -> Result<Figures> {
     let mut receiver = Process::start(Hosts { hosts: 1, hanging: 0, slow: 0, slow_ms: 0 }).await?;
     let target = format!("http://127.0.0.1:{}{PATH}", receiver.ports[0]);
-    let place = Place::start(&settings(&receiver.ports, "15s")).await?;
+    let place = Place::without_broker(1, &settings(&receiver.ports, "15s")).await?;
     let mut figures = Figures::default();
     // The first of each opens connections and loads scripts.
     let few = Options { jobs: options.jobs.min(2000), ..options };
@@ -102,12 +103,6 @@ fn used(pid: Option<u32>) -> Usage {
     Usage::of(pid).unwrap_or_default()
 }
 
-fn median(of: &[f64]) -> f64 {
-    let mut of = of.to_vec();
-    of.sort_by(f64::total_cmp);
-    of.get(of.len() / 2).copied().unwrap_or_default()
-}
-
 async fn dwell(
     place: &Place,
     receiver: &mut Process,
@@ -126,7 +121,8 @@ async fn dwell(
         return Err(format!("{jobs} jobs were not scheduled before they were due").into());
     }
     clock::sleep(clock::micros((due_ms - 300 - clock::wall_ms()) * 1000)).await;
-    let pids = [place.dwell.pid(), place.redis.pid(), receiver.pid()];
+    let [dwell, redis] = place.pids();
+    let pids = [dwell, redis, receiver.pid()];
     let before = pids.map(used);
     let counts = receiver.answered(options.jobs, ARRIVAL_TIMEOUT).await?;
     let each = |at: usize| (used(pids[at]) - before[at]).cpu_us_each(options.jobs);

@@ -10,9 +10,10 @@ use serde_json::json;
 
 use super::receiving::{Hosts, PATH, Process};
 use super::settings;
+use crate::bench::mib;
 use crate::bench::percentiles::Percentiles;
 use crate::client::Link;
-use crate::queue::place::{Place, mib};
+use crate::place::Place;
 
 /// The longest time without an arrival.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -74,7 +75,7 @@ pub struct Figures {
 pub async fn run(options: Options, say: fn(&str)) -> Result<Figures> {
     let mut receivers = Process::start(options.hosts).await?;
     let text = settings(&receivers.ports, &format!("{}s", options.timeout));
-    let place = Place::start(&text).await?;
+    let place = Place::without_broker(1, &text).await?;
     let used = || place.used()[0];
     let targets: Vec<String> =
         receivers.ports.iter().map(|port| format!("http://127.0.0.1:{port}{PATH}")).collect();

@@ -28,6 +28,18 @@ pub(crate) struct Arrival {
     pub(crate) body: Bytes,
 }
 
+impl Arrival {
+    /// The text of a header.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The number of a header.
+    pub(crate) fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
+        self.text(name)?.parse().ok()
+    }
+}
+
 /// The reaction of a receiver to a request.
 pub(crate) enum Answer {
     /// It answers.

@@ -16,12 +16,12 @@ use http_body_util::Full;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
-use tokio::sync::oneshot;
+use tokio::process::Child;
 
 use super::receiver::{Answer, Arrival, Receiver, status};
 use crate::bench::percentiles::{Latencies, Percentiles};
 use crate::client::Link;
+use crate::own_process::{input_end, spawn};
 
 /// The path of the requests that are counted.
 pub const PATH: &str = "/hooks/lab";
@@ -117,13 +117,7 @@ pub async fn serve(hosts: Hosts) -> Result<()> {
     }
     let ports: Vec<u16> = receivers.iter().map(Receiver::port).collect();
     writeln!(std::io::stdout(), "{}", serde_json::json!(ports))?;
-    let (ended, end) = oneshot::channel();
-    std::thread::spawn(move || {
-        // Whatever ends the input ends the process.
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        let _ = ended.send(());
-    });
-    let _ = end.await;
+    input_end().cancelled().await;
     Ok(())
 }
 
@@ -142,9 +136,7 @@ fn count(counting: &Mutex<Counting>, arrival: &Arrival, manner: Manner) -> Answe
             let counts = &mut counting.counts;
             counts.answered += 1;
             counts.last_us = arrival.at_us;
-            let due =
-                arrival.headers.get(DUE).and_then(|due| due.to_str().ok()?.parse::<i64>().ok());
-            if let Some(due_ms) = due {
+            if let Some(due_ms) = arrival.number::<i64>(DUE) {
                 counting.arrived(due_ms, arrival.at_us - due_ms * 1000);
             }
             status(200)
@@ -176,15 +168,16 @@ pub(super) struct Process {
 impl Process {
     /// Starts the process.
     pub(super) async fn start(hosts: Hosts) -> Result<Process> {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(["http", "receive"]);
         let Hosts { hosts, hanging, slow, slow_ms } = hosts;
-        for (name, number) in [("--hosts", hosts), ("--hanging", hanging), ("--slow", slow)] {
-            command.args([name, &number.to_string()]);
-        }
-        command.args(["--slow-ms", &slow_ms.to_string()]);
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+        let arguments = [
+            "http".to_owned(),
+            "receive".to_owned(),
+            format!("--hosts={hosts}"),
+            format!("--hanging={hanging}"),
+            format!("--slow={slow}"),
+            format!("--slow-ms={slow_ms}"),
+        ];
+        let mut child = spawn(&arguments, Stdio::piped())?;
         let mut line = String::new();
         if let Some(out) = child.stdout.take() {
             BufReader::new(out).read_line(&mut line).await?;

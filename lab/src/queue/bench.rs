@@ -13,10 +13,11 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::limit;
-use super::place::{Place, mib};
+use crate::bench::mib;
 use crate::bench::percentiles::{Latencies, Percentiles};
 use crate::client::Link;
 use crate::client::answers::Fetched;
+use crate::place::Place;
 use dwell::clock;
 use dwell_testkit::environment::Result;
 
@@ -76,7 +77,7 @@ pub struct Figures {
 /// The servers failed.
 pub async fn run(options: Options, say: fn(&str)) -> Result<Figures> {
     limit::allow(options.idle.max(options.waiting).max(options.consumers))?;
-    let place = Place::start("[queues.\"lab.*\"]\nttr = \"60s\"").await?;
+    let place = Place::without_broker(1, "[queues.\"lab.*\"]\nttr = \"60s\"").await?;
     let port = place.port();
     let mut figures = Figures { base_rss_mib: mib(place.used()[0].rss), ..Figures::default() };
     drain(&place, options, &mut figures).await?;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use dwell::clock;
 use parking_lot::Mutex;
-use serde::Deserialize;
 use serde_json::json;
 
-use super::checker::Receipt;
+use crate::checker::Receipt;
 use crate::client::Link;
+use crate::client::answers::{Fetched, Job};
 
 /// The most jobs of a pop.
 const MAX_POP_JOBS: usize = 100;
@@ -17,25 +17,6 @@ const MAX_POP_JOBS: usize = 100;
 const POP_WAIT: &str = "1s";
 /// The wait after an error.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-
-#[derive(Deserialize)]
-struct Fetched {
-    jobs: Vec<FetchedJob>,
-}
-
-#[derive(Deserialize)]
-struct FetchedJob {
-    id: String,
-    lease: String,
-    attempt: u32,
-    headers: Headers,
-}
-
-#[derive(Deserialize)]
-struct Headers {
-    #[serde(rename = "delayed-occurrence", default)]
-    occurrence: u64,
-}
 
 /// Consumes from a queue until it is dropped, at the first of these ports that answers from the
 /// number `at` on.
@@ -56,9 +37,10 @@ pub(crate) async fn consume(
             let Ok(Fetched { jobs }) = serde_json::from_slice(&body) else { break };
             held.clear();
             let mut receipts = receipts.lock();
-            for FetchedJob { id, lease, attempt, headers } in jobs {
-                held.push(json!({ "id": &id, "lease": lease }));
-                receipts.push(Receipt { id, number: headers.occurrence, attempt, at_us });
+            for Job { id, lease, attempt, headers, .. } in jobs {
+                held.push(json!({ "id": id, "lease": lease }));
+                let (id, number) = (id.into_owned(), headers.occurrence);
+                receipts.push(Receipt { id, number, attempt, at_us });
             }
         }
         // The instance was killed: what it may have carried out is said again to another one.

@@ -2,67 +2,51 @@
 
 use std::path::{Path, PathBuf};
 
+use dwell::config::RedisMode;
 use dwell_testkit::environment::Result;
-use dwell_testkit::servers::{
-    AppendFsync, DwellServer, RedisOptions, RedisSentinel, RedisServer, find,
-};
+use dwell_testkit::servers::{DwellServer, RedisServer, find};
 use dwell_testkit::usage::Usage;
 use tempfile::TempDir;
 
-use super::checker::Receipt;
 use super::worker::{self, Process, Work};
 use super::{QUEUE, TTR_MS};
+use crate::chaos::system::Servers;
+use crate::checker::Receipt;
+use crate::place::{self, redis_options};
 
 /// The number of instances.
 const INSTANCES: usize = 2;
-/// The `failover-timeout` of the sentinels, ms.
-const FAILOVER_TIMEOUT_MS: u32 = 2000;
 
 /// Redis: one server, or a master and its replica with sentinels.
-pub(super) enum RedisSide {
-    Single(Vec<RedisServer>),
-    Sentinel(RedisSentinel),
-}
+pub(super) struct RedisSide(Servers);
 
 impl RedisSide {
     pub(super) async fn start(has_sentinels: bool) -> Result<RedisSide> {
-        let appendonly = Some(AppendFsync::EverySec);
-        let options = RedisOptions { appendonly, ..RedisOptions::default() };
-        if !has_sentinels {
-            return Ok(RedisSide::Single(vec![RedisServer::start(options).await?]));
-        }
-        let started = RedisSentinel::with_replicas(options, 1, FAILOVER_TIMEOUT_MS).await?;
-        Ok(RedisSide::Sentinel(started))
+        let mode = if has_sentinels { RedisMode::Sentinel } else { RedisMode::Single };
+        Ok(RedisSide(Box::pin(Servers::start(mode, false, redis_options())).await?))
     }
 
     /// The way of a client to it.
     pub(super) fn way(&self, receipts: PathBuf) -> Work {
-        match self {
-            RedisSide::Single(servers) => {
-                let redis = servers.iter().map(RedisServer::url).collect();
-                Work { redis, sentinels: false, receipts }
-            }
-            RedisSide::Sentinel(sentinel) => {
-                Work { redis: sentinel.urls(), sentinels: true, receipts }
-            }
-        }
+        let (redis, sentinels) = match &self.0 {
+            Servers::Sentinel(sentinel) => (sentinel.urls(), true),
+            single => (single.all().iter().map(RedisServer::url).collect(), false),
+        };
+        Work { redis, sentinels, receipts }
     }
 
     /// Has the sentinels promote the replica of a living master.
     pub(super) async fn fail_over(&self) -> Result<()> {
-        match self {
-            RedisSide::Single(_) => Err("a single Redis has no replica to promote".into()),
-            RedisSide::Sentinel(sentinel) => Ok(sentinel.fail_over().await.map(drop)?),
+        match &self.0 {
+            Servers::Sentinel(sentinel) => Ok(sentinel.fail_over().await.map(drop)?),
+            _ => Err("a single Redis has no replica to promote".into()),
         }
     }
 
     /// CPU of all servers so far, s.
     pub(super) fn cpu_s(&self) -> f64 {
-        let servers = match self {
-            RedisSide::Single(servers) => servers,
-            RedisSide::Sentinel(sentinel) => &sentinel.servers,
-        };
-        Usage::of(servers.iter().filter_map(|server| server.pid())).unwrap_or_default().cpu_s()
+        let pids = self.0.all().iter().filter_map(|server| server.pid());
+        Usage::of(pids).unwrap_or_default().cpu_s()
     }
 }
 
@@ -91,10 +75,7 @@ impl Instance {
     pub(super) async fn kill(&mut self) -> Result<()> {
         self.ended_s = self.cpu_s();
         match &mut self.kind {
-            Kind::Sidecar(server) => match server.ended()? {
-                Some(status) => Err(format!("dwell ended by itself with {status}").into()),
-                None => Ok(server.kill()?),
-            },
+            Kind::Sidecar(server) => place::kill(server),
             Kind::Worker(process) => process.kill().await,
         }
     }
@@ -102,12 +83,7 @@ impl Instance {
     /// Stops it in order.
     async fn stop(&mut self) -> Result<()> {
         match &mut self.kind {
-            Kind::Sidecar(server) => match server.stop().await? {
-                Some(status) if !status.success() => {
-                    Err(format!("dwell ended with {status} after SIGTERM").into())
-                }
-                _ => Ok(()),
-            },
+            Kind::Sidecar(server) => place::stop(server).await,
             Kind::Worker(process) => process.stop().await,
         }
     }

@@ -13,11 +13,11 @@ use dwell::config::{Durability, Redis, RedisMode};
 use dwell_engine::worker::{Context, Outcome};
 use dwell_engine::{Client, Job, Worker};
 use dwell_testkit::environment::Result;
-use tokio::process::{Child, Command};
-use tokio_util::sync::CancellationToken;
+use tokio::process::Child;
 
 use super::QUEUE;
-use super::checker::Receipt;
+use crate::checker::Receipt;
+use crate::own_process::{input_end, spawn};
 
 /// Handlers at a time.
 const CONCURRENCY: usize = 256;
@@ -68,13 +68,7 @@ pub async fn work(options: &Work) -> Result<()> {
         }
     };
     let file = Arc::new(File::options().create(true).append(true).open(&options.receipts)?);
-    let stop = CancellationToken::new();
-    let told = stop.clone();
-    std::thread::spawn(move || {
-        // Whatever ends the input ends the process.
-        let _ = io::copy(&mut io::stdin(), &mut io::sink());
-        told.cancel();
-    });
+    let stop = input_end();
     let handler = move |job: Job, context: Context| {
         std::future::ready(note(&file, &job, &context).map(|()| Outcome::Finish))
     };
@@ -119,16 +113,12 @@ impl Process {
     }
 
     pub(super) fn start(&mut self) -> io::Result<()> {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.arg("schedule-worker").arg("--receipts").arg(&self.work.receipts);
-        for url in &self.work.redis {
-            command.args(["--redis", url]);
-        }
-        if self.work.sentinels {
-            command.arg("--sentinels");
-        }
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
-        self.child = Some(command.spawn()?);
+        let Work { redis, sentinels, receipts } = &self.work;
+        let receipts = format!("--receipts={}", receipts.display());
+        let mut arguments = vec!["schedule-worker".to_owned(), receipts];
+        arguments.extend(redis.iter().map(|url| format!("--redis={url}")));
+        arguments.extend(sentinels.then(|| "--sentinels".to_owned()));
+        self.child = Some(spawn(&arguments, Stdio::null())?);
         Ok(())
     }
 

@@ -14,9 +14,11 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::Options;
-use super::burst::{Delivery, Requests, Rule};
-use super::system::{System, grown, number};
-use super::verdict::Wrongs;
+use super::receipts::number;
+use crate::chaos::wait::grown;
+use crate::checker::Wrongs;
+use crate::checker::burst::{Delivery, Requests, Rule};
+use crate::place::Place;
 
 const REQUEST_DESTINATION: &str = "delay.in";
 const TARGET: &str = "lab.debounced";
@@ -54,8 +56,8 @@ pub async fn run(options: &Options, say: fn(&str)) -> Result<Summary> {
         return Err("--wait is at most --max-wait".into());
     }
     // Two instances would read the requests in no order, and nobody could tell which is the latest.
-    let starting = System::with_broker(1, options.broker, &[TARGET], ABSENT, "");
-    let mut system = Box::pin(starting).await?;
+    let starting = Place::with_broker(1, options.broker, &[TARGET], ABSENT, "");
+    let mut place = Box::pin(starting).await?;
     let deliveries = Arc::new(Mutex::new(Vec::<Delivery>::new()));
     let seen = deliveries.clone();
     let note = move |at_us, message: &Message| {
@@ -68,17 +70,17 @@ pub async fn run(options: &Options, say: fn(&str)) -> Result<Summary> {
             at_us,
         });
     };
-    system.read(TARGET, note).await?;
-    let mut producer = system.producer().await?;
+    place.read(TARGET, note).await?;
+    let mut producer = place.producer().await?;
     if options.backlog {
-        system.instances[0].stop().await?;
+        place.instances[0].stop().await?;
     }
     let sent_us = send(&mut producer, options).await?;
     let sent_in_ms = sent_us.last().zip(sent_us.first()).map_or(0, |(to, from)| (to - from) / 1000);
     say(&format!("{} requests were sent in {sent_in_ms} ms", sent_us.len()));
     let started_ms = clock::wall_ms();
     if options.backlog {
-        system.instances[0].restart().await?;
+        place.instances[0].restart().await?;
     }
     let longest = Duration::from_millis(options.max_wait.unsigned_abs());
     let last = sent_us.len() - 1;
@@ -86,7 +88,7 @@ pub async fn run(options: &Options, say: fn(&str)) -> Result<Summary> {
     grown(1, PATIENCE + longest, is_over).await;
     // What comes after the last one is too much.
     clock::sleep(longest + Duration::from_secs(1)).await;
-    system.stop().await?;
+    place.stop().await?;
 
     let deliveries = deliveries.lock().clone();
     let requests = if options.backlog {

@@ -14,10 +14,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Options;
-use super::system::{Receipts, System, distinct, grown, header};
-use super::trail::{Kind, Ledger, Told, compare};
-use super::verdict::Wrongs;
+use super::receipts::{Receipts, distinct, header, receive};
+use crate::chaos::wait::grown;
+use crate::checker::Wrongs;
+use crate::checker::trail::{Kind, Ledger, Told, compare};
 use crate::client::Link;
+use crate::place::Place;
 
 const INSTANCES: usize = 2;
 const JOBS: u32 = 100_000;
@@ -82,17 +84,17 @@ impl End {
 pub async fn run(options: &Options, say: fn(&str)) -> Result<Summary> {
     let (kind, jobs) = (options.broker, options.jobs.unwrap_or(JOBS));
     let settings = "[events]\nbroker = \"main\"\n";
-    let starting = System::with_broker(INSTANCES, kind, &[TARGET], ABSENT, settings);
-    let mut system = Box::pin(starting).await?;
+    let starting = Place::with_broker(INSTANCES, kind, &[TARGET], ABSENT, settings);
+    let mut place = Box::pin(starting).await?;
     let (done, dead) = (Receipts::default(), Receipts::default());
     let told = Arc::new(Mutex::new(Vec::<Told>::new()));
-    system.receive(TARGET, &done).await?;
-    system.receive(DEAD, &dead).await?;
+    receive(&mut place, TARGET, &done).await?;
+    receive(&mut place, DEAD, &dead).await?;
     let noted = told.clone();
-    system.read(EVENTS, move |_, message| noted.lock().push(event(kind, message))).await?;
+    place.read(EVENTS, move |_, message| noted.lock().push(event(kind, message))).await?;
 
     let (mut wrongs, began) = (Wrongs::default(), clock::now());
-    let mut links: Vec<Link> = system.ports().into_iter().map(Link::to).collect();
+    let mut links: Vec<Link> = place.ports().into_iter().map(Link::to).collect();
     let mut cancelled = BTreeSet::new();
     for (turn, first) in (0..jobs).step_by(JOBS_PER_CALL as usize).enumerate() {
         let link = &mut links[turn % INSTANCES];
@@ -135,8 +137,8 @@ pub async fn run(options: &Options, say: fn(&str)) -> Result<Summary> {
     grown(happened, EVENT_PATIENCE, || told.lock().len()).await;
     // What comes after the last one is too much.
     clock::sleep(Duration::from_secs(1)).await;
-    let dropped = system.counted(DROPPED).await?;
-    system.stop().await?;
+    let dropped = place.counted(DROPPED).await?;
+    place.stop().await?;
     let told = told.lock().clone();
     let kinds = compare(&ledger, &told, dropped, &mut wrongs);
     Ok(Summary { jobs, ended_in_ms, dropped, kinds, wrongs })

@@ -8,18 +8,18 @@ use std::time::Duration;
 use dwell::clock;
 use dwell::delayed_headers::{ATTEMPT, ID};
 use dwell_testkit::environment::Result;
-use http::HeaderMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::Options;
-use super::pace::{Pace, Tally, pace, tally};
-use super::system::{Receipts, System, distinct, grown};
-use super::verdict::Wrongs;
+use super::receipts::{Receipts, distinct, receive};
+use crate::chaos::wait::grown;
+use crate::checker::pace::{Pace, Tally, pace, tally};
+use crate::checker::{Receipt, Wrongs};
 use crate::client::Link;
 use crate::http::receiver::{Arrival, Handler, Receiver, status};
-use crate::schedules::checker::Receipt;
+use crate::place::{self, Place};
 use crate::schedules::consumer::consume;
 
 const INSTANCES: usize = 2;
@@ -94,7 +94,7 @@ pub async fn run(options: &Options, limited: Limited, say: fn(&str)) -> Result<S
     let other_dues: BTreeMap<String, i64> = (0..others.min(MAX_OTHERS))
         .map(|number| (format!("other-{number}"), due_ms + number * OTHER_EVERY_MS))
         .collect();
-    let mut link = Link::to(scene.system.ports()[0]);
+    let mut link = Link::to(scene.place.port());
     link.schedule(dues.iter().map(|(id, due_ms)| scene.job(id, *due_ms))).await?;
     let other = |(id, due_ms): (&String, &i64)| json!({ "id": id, "target": OTHER, "until": due_ms, "body": "x" });
     link.schedule(other_dues.iter().map(other)).await?;
@@ -105,7 +105,7 @@ pub async fn run(options: &Options, limited: Limited, say: fn(&str)) -> Result<S
 
     if options.kill {
         clock::sleep(clock::micros((due_ms + span_ms / 2 - clock::wall_ms()) * 1000)).await;
-        scene.system.kill(1)?;
+        place::kill(&mut scene.place.instances[1])?;
         say(&format!("an instance was killed after {} jobs", distinct(&received)));
     }
     let turns = Duration::from_millis(rate.span_ms(2).unsigned_abs());
@@ -133,7 +133,7 @@ pub async fn run(options: &Options, limited: Limited, say: fn(&str)) -> Result<S
 
 /// The servers, and who receives the jobs.
 struct Scene {
-    system: System,
+    place: Place,
     /// Where a job goes: the name of its field, and its value.
     to: (&'static str, String),
     /// Of a host.
@@ -151,18 +151,18 @@ impl Scene {
     ) -> Result<Scene> {
         let Options { broker, rate, .. } = *options;
         let (mut receiver, mut consumers) = (None, JoinSet::new());
-        let (system, to) = match limited {
+        let (place, to) = match limited {
             Limited::Target => {
                 let settings = format!(
                     "[delivery]\n{ATTEMPT_TIMEOUT}\n[brokers.main.limits.\"{}\"]\nrate = \"{rate}\"\n",
                     broker.pattern(TARGET)
                 );
                 let starting =
-                    System::with_broker(INSTANCES, broker, &[TARGET, OTHER], ABSENT, &settings);
-                let mut system = Box::pin(starting).await?;
-                system.receive(TARGET, received).await?;
-                system.receive(OTHER, of_others).await?;
-                (system, ("target", TARGET.to_owned()))
+                    Place::with_broker(INSTANCES, broker, &[TARGET, OTHER], ABSENT, &settings);
+                let mut place = Box::pin(starting).await?;
+                receive(&mut place, TARGET, received).await?;
+                receive(&mut place, OTHER, of_others).await?;
+                (place, ("target", TARGET.to_owned()))
             }
             Limited::Host => {
                 let started = Receiver::start(0, noting(received)).await?;
@@ -173,21 +173,21 @@ impl Scene {
                     "{}{ATTEMPT_TIMEOUT}\n[brokers.hook.limits.\"http://127.0.0.1:{port}/*\"]\nrate = \"{rate}\"\n",
                     crate::http::settings(&[port], "2s")
                 );
-                let system = Box::pin(System::without_broker(INSTANCES, &settings)).await?;
-                (system, ("target", format!("http://127.0.0.1:{port}/limited")))
+                let place = Box::pin(Place::without_broker(INSTANCES, &settings)).await?;
+                (place, ("target", format!("http://127.0.0.1:{port}/limited")))
             }
             Limited::Queue => {
                 let settings = format!(
                     "[queues.\"{QUEUE}\"]\nttr = \"5s\"\nretry = [\"100ms\", \"100ms\", \"100ms\"]\nrate = \"{rate}\"\n"
                 );
-                let system = Box::pin(System::without_broker(INSTANCES, &settings)).await?;
+                let place = Box::pin(Place::without_broker(INSTANCES, &settings)).await?;
                 for number in 0..CONSUMERS {
-                    consumers.spawn(consume(QUEUE, system.ports(), number, received.clone()));
+                    consumers.spawn(consume(QUEUE, place.ports(), number, received.clone()));
                 }
-                (system, ("queue", QUEUE.to_owned()))
+                (place, ("queue", QUEUE.to_owned()))
             }
         };
-        Ok(Scene { system, to, receiver, consumers })
+        Ok(Scene { place, to, receiver, consumers })
     }
 
     fn job(&self, id: &str, due_ms: i64) -> Value {
@@ -199,7 +199,7 @@ impl Scene {
 
     async fn stop(mut self) -> Result<()> {
         self.consumers.shutdown().await;
-        self.system.stop().await?;
+        self.place.stop().await?;
         if let Some(receiver) = self.receiver {
             receiver.stop().await;
         }
@@ -211,15 +211,9 @@ impl Scene {
 fn noting(received: &Receipts) -> Handler {
     let received = received.clone();
     Arc::new(move |arrival: Arrival| {
-        let Arrival { headers, at_us, .. } = arrival;
-        let id = text(&headers, ID).unwrap_or_default().to_owned();
-        let attempt = text(&headers, ATTEMPT).and_then(|text| text.parse().ok());
-        let attempt = attempt.unwrap_or_default();
-        received.lock().push(Receipt { id, number: 0, attempt, at_us });
+        let id = arrival.text(ID).unwrap_or_default().to_owned();
+        let attempt = arrival.number(ATTEMPT).unwrap_or_default();
+        received.lock().push(Receipt { id, number: 0, attempt, at_us: arrival.at_us });
         status(200)
     })
-}
-
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok()
 }

@@ -15,7 +15,7 @@ use dwell::store::schedules::ScheduleFilter;
 use super::{CHECK_INTERVAL, Campaign, DRAIN_TIMEOUT, Error, MIN_EMPTY_DURATION, RECOVERY_TIMEOUT};
 use crate::chaos::history::{DeadJob, End};
 use crate::chaos::system::System;
-use crate::occurrences::claims;
+use crate::checker::occurrences::claims;
 
 /// The findings of `fsck`; a line each.
 pub(crate) async fn damage(system: &System) -> Result<Vec<String>, StoreError> {

@@ -28,15 +28,13 @@ use crate::chaos::queue::producer::{crowd, produce};
 use crate::chaos::queue::scene::{QUEUE, Scene};
 use crate::chaos::recorder::Recorder;
 use crate::chaos::system::{System, SystemOptions};
-use crate::chaos::wait::until;
+use crate::chaos::wait::{grown, until};
 use crate::client::Link;
 use crate::queue::limit;
 use crate::words;
 
 /// After this time without a job that was finished, the campaign has failed.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(120);
-/// The interval between two looks.
-const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// The most findings that are printed.
 const MAX_REPORTED_FINDINGS: usize = 20;
 /// The rules of the queue: an array that no campaign uses up.
@@ -124,7 +122,9 @@ pub async fn run(options: &Options, seed: u64, say: fn(&str)) -> Result<Summary,
         tokio::spawn(produce(scene.clone(), options.jobs, options.rate, seed.wrapping_add(7)));
     let campaign = Campaign { system: &system, recorder: &recorder, say, pops: true };
     let striking = strike(&campaign, &scene, (seed, &kinds), || producing.is_finished());
-    let (struck, in_time) = tokio::join!(striking, finished(&scene, options.jobs));
+    let all = usize::try_from(options.jobs).unwrap_or(usize::MAX);
+    let finishing = grown(all, PROGRESS_TIMEOUT, || scene.recorder.finished());
+    let (struck, in_time) = tokio::join!(striking, finishing);
     let (faults, mut broken) = struck?;
     let secs = began.elapsed().as_secs_f64();
     if !in_time {
@@ -196,24 +196,6 @@ async fn strike(
         clock::sleep(step.pause).await;
     }
     Ok((faults, broken))
-}
-
-/// Waits until every job is finished; false if none is any more.
-async fn finished(scene: &Scene, jobs: u64) -> bool {
-    let (mut last, mut progress_at) = (0, clock::now());
-    loop {
-        let finished = scene.recorder.finished();
-        if finished as u64 >= jobs {
-            return true;
-        }
-        if finished > last {
-            (last, progress_at) = (finished, clock::now());
-        }
-        if progress_at.elapsed() > PROGRESS_TIMEOUT {
-            return false;
-        }
-        clock::sleep(CHECK_INTERVAL).await;
-    }
 }
 
 /// Waits until the queue is empty, and reports what is left in it.

@@ -9,7 +9,7 @@ use super::Case;
 use super::timeline::{Asked, Timeline};
 use super::verdict::Wrong;
 use crate::chaos::history::{Event, Job, Op, Recurring, Schedule, UNREADABLE};
-use crate::occurrences::{Claim, Flaw, Made, off, split};
+use crate::checker::occurrences::{Claim, Flaw, Made, off, split};
 
 /// Before a failover and after its end, the time in which an occurrence may be made that the promoted
 /// master does not know, µs.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::queue::Tally;
-use crate::occurrences::Claim;
+use crate::checker::occurrences::Claim;
 
 /// A sample of an instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use dwell::clock;
 use dwell::delayed_headers::{ATTEMPT, DEAD_REASON, DUE, ERROR, ID, OCCURRENCE};
-use dwell_connectors::{
-    Acks, BrokerConfig, Header, Message, Position, Source, SourceOptions, Start,
-};
+use dwell_connectors::{BrokerConfig, Header, Message, Position, Source, SourceOptions};
+use dwell_testkit::environment::traffic::reading;
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::debug;
 
@@ -47,16 +46,9 @@ pub(super) async fn read(
     let proc = format!("reader {topic}");
     loop {
         let options = SourceOptions {
-            topic: topic.clone(),
-            group: format!("chaos-{topic}"),
             max_batch: 256,
-            max_batch_bytes: 16 << 20,
             max_unsettled: 4096,
-            max_unsettled_bytes: 64 << 20,
-            acks: Acks::Explicit,
-            start: Start::Earliest,
-            publishes_to: Vec::new(),
-            expired_queue: None,
+            ..reading(&topic, &format!("chaos-{topic}"))
         };
         match clock::timeout(CONNECT_TIMEOUT, broker.source(options)).await {
             Some(Ok(source)) => {

@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 
+use crate::bench::mib;
 use crate::chaos::history::{Event, Op, Sample};
 
 /// The width and the height of a curve.
@@ -96,11 +97,6 @@ fn curve(samples: &[(i64, u64)]) -> Vec<u64> {
         *point = before;
     }
     most
-}
-
-#[allow(clippy::cast_precision_loss, reason = "for people")]
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
 }
 
 impl Memory {

@@ -7,9 +7,9 @@ use super::{Error, jetstream};
 /// Creates destinations of the load.
 #[derive(Debug, Clone)]
 pub struct Maker {
-    pub(super) broker: BrokerConfig,
-    /// The port of NATS.
-    pub(super) nats: Option<u16>,
+    pub(crate) broker: BrokerConfig,
+    /// The port of NATS, which takes the login of the load, or has no users.
+    pub(crate) nats: Option<u16>,
 }
 
 impl Maker {

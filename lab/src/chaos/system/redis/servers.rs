@@ -25,7 +25,7 @@ pub(crate) enum Servers {
 }
 
 impl Servers {
-    pub(super) async fn start(
+    pub(crate) async fn start(
         mode: RedisMode,
         has_replica: bool,
         options: RedisOptions,

@@ -6,9 +6,8 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::verdict::Wrongs;
+use super::{Receipt, Received, Wrongs};
 use crate::bench::percentiles::{Latencies, Percentiles};
-use crate::schedules::checker::Receipt;
 
 /// A second, µs.
 const SECOND_US: i64 = 1_000_000;
@@ -61,12 +60,12 @@ impl Rate {
     }
 
     /// How many may come at once where the settings have no `burst`.
-    pub(super) fn burst(self) -> u64 {
+    pub(crate) fn burst(self) -> u64 {
         (self.count * BURST_MS / self.per_ms()).max(1)
     }
 
     /// How long so many jobs take, ms.
-    pub(super) fn span_ms(self, jobs: u64) -> i64 {
+    pub(crate) fn span_ms(self, jobs: u64) -> i64 {
         let ms = jobs.saturating_mul(self.per_ms()) / self.count;
         i64::try_from(ms).unwrap_or(i64::MAX)
     }
@@ -97,7 +96,7 @@ pub struct Tally {
 
 /// Compares jobs (their due times, epoch ms) with what arrived. `is_killed`: an instance was killed,
 /// which explains another attempt of a job.
-pub(super) fn tally(
+pub(crate) fn tally(
     due_ms: &BTreeMap<String, i64>,
     receipts: &[Receipt],
     is_killed: bool,
@@ -113,21 +112,16 @@ pub(super) fn tally(
     let (mut tally, mut late) = (Tally::default(), Latencies::default());
     for (id, due_ms) in due_ms {
         tally.jobs += 1;
-        let Some(of_job) = arrived.get_mut(id.as_str()) else {
+        let Some(of_job) = arrived.get(id.as_str()) else {
             tally.lost += 1;
             wrongs.broken(format!("{id}: lost"));
             continue;
         };
-        of_job.sort_by_key(|receipt| receipt.at_us);
-        let late_us = of_job[0].at_us - due_ms * 1000;
-        late.add(late_us);
-        if late_us < 0 {
-            tally.early += 1;
-            wrongs.broken(format!("{id}: {} µs early", -late_us));
-        }
-        let mut attempts: Vec<u32> = of_job.iter().map(|receipt| receipt.attempt).collect();
-        attempts.sort_unstable();
-        let is_repeated = attempts.windows(2).any(|pair| pair[0] == pair[1]);
+        let received = Received::of(id, *due_ms, of_job, wrongs);
+        late.add(received.late_us);
+        tally.early += u64::from(received.late_us < 0);
+        let attempts = &received.attempts;
+        let is_repeated = received.repeats() > 0;
         let burned = attempts.last().map_or(0, |attempt| u64::from(attempt.saturating_sub(1)));
         tally.doubled += of_job.len() as u64 - 1;
         tally.burned += burned;
@@ -156,7 +150,7 @@ pub struct Pace {
 }
 
 /// Compares arrivals with a limit. Each attempt takes a turn, also one of a job that arrived before.
-pub(super) fn pace(rate: Rate, receipts: &[Receipt], is_killed: bool, wrongs: &mut Wrongs) -> Pace {
+pub(crate) fn pace(rate: Rate, receipts: &[Receipt], is_killed: bool, wrongs: &mut Wrongs) -> Pace {
     let late_ms = if is_killed { KILLED_LATE_MS } else { CALM_LATE_MS };
     let mut at_us: Vec<i64> = receipts.iter().map(|receipt| receipt.at_us).collect();
     at_us.sort_unstable();

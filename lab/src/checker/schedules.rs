@@ -3,26 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
+use super::occurrences::{Claim, Flaw, Made, split};
+use super::{Receipt, Received, Wrongs};
 use crate::bench::percentiles::{Latencies, Percentiles};
-use crate::occurrences::{Claim, Flaw, Made, split};
-
-/// The most broken promises that are told.
-const MAX_REPORTED: usize = 20;
-
-/// A job, such as an occurrence, that a consumer received.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Receipt {
-    /// The id of the job.
-    pub(crate) id: String,
-    /// `delayed-occurrence`; 0 if there was none.
-    pub(crate) number: u64,
-    /// The number of the hand-out.
-    pub(crate) attempt: u32,
-    /// When it was received, wall clock, epoch µs.
-    pub(crate) at_us: i64,
-}
 
 /// The jobs that were received, and what was wrong with them.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -45,24 +30,13 @@ pub struct Counts {
     pub late: Percentiles,
     /// The same of all occurrences.
     pub late_overall: Percentiles,
-    /// The number of broken promises.
-    pub wrongs: u64,
-    /// The first of them.
-    pub wrong: Vec<String>,
-}
-
-impl Counts {
-    /// Notes a broken promise.
-    pub(super) fn broken(&mut self, what: String) {
-        self.wrongs += 1;
-        if self.wrong.len() < MAX_REPORTED {
-            self.wrong.push(what);
-        }
-    }
+    /// The broken promises.
+    #[serde(flatten)]
+    pub wrongs: Wrongs,
 }
 
 /// The seconds around a fault, epoch ms.
-pub(super) type FaultTime = RangeInclusive<i64>;
+pub(crate) type FaultTime = RangeInclusive<i64>;
 
 struct Checker<'a> {
     counts: Counts,
@@ -74,7 +48,7 @@ struct Checker<'a> {
 
 /// Checks the receipts against what the schedules say. `loses_writes`: Redis failed over, so that a
 /// write may have been lost.
-pub(super) fn check(
+pub(crate) fn check(
     claims: &[Claim],
     receipts: &[Receipt],
     faults: &[FaultTime],
@@ -89,14 +63,15 @@ pub(super) fn check(
             Some((schedule, nominal_ms)) => {
                 made.entry(schedule).or_default().entry(nominal_ms).or_default().push(receipt);
             }
-            None => checker.counts.broken(format!("{}: no id of an occurrence", receipt.id)),
+            None => checker.counts.wrongs.broken(format!("{}: no id of an occurrence", receipt.id)),
         }
     }
     for claim in claims {
         checker.schedule(claim, &made.remove(claim.id.as_str()).unwrap_or_default());
     }
     for schedule in made.keys() {
-        checker.counts.broken(format!("{schedule}: received, and there is no such schedule"));
+        let what = format!("{schedule}: received, and there is no such schedule");
+        checker.counts.wrongs.broken(what);
     }
     let Checker { counts, late, late_overall, .. } = checker;
     Counts { late: late.percentiles(), late_overall: late_overall.percentiles(), ..counts }
@@ -116,10 +91,10 @@ impl Checker<'_> {
         match claim.flaw(&made, &(0..=0)) {
             Some((Flaw::Lost(count), what)) => {
                 self.counts.lost += count;
-                self.counts.broken(what);
+                self.counts.wrongs.broken(what);
             }
             Some((Flaw::Twice(count), what)) => self.again(count, what),
-            Some((Flaw::Numbers(_), what)) => self.counts.broken(what),
+            Some((Flaw::Numbers(_), what)) => self.counts.wrongs.broken(what),
             None => {}
         }
     }
@@ -130,21 +105,17 @@ impl Checker<'_> {
         // some that are later than the pause of the schedule, which the successor knows.
         let is_forgotten = self.loses_writes && claim.is_on_grid(nominal_ms);
         if !claim.has(nominal_ms) && !is_forgotten {
-            self.counts.broken(format!("{id}: no time of the schedule"));
+            self.counts.wrongs.broken(format!("{id}: no time of the schedule"));
         }
-        let attempts: BTreeSet<u32> = receipts.iter().map(|receipt| receipt.attempt).collect();
-        self.counts.redelivered += attempts.len().saturating_sub(1) as u64;
-        let repeats = receipts.len() - attempts.len();
+        let received = Received::of(&id, nominal_ms, receipts, &mut self.counts.wrongs);
+        let Received { late_us, ref attempts } = received;
+        let (count, repeats) = (receipts.len() as u64, received.repeats());
+        self.counts.redelivered += count - repeats - 1;
         if repeats > 0 {
-            let what = format!("{id}: {} receipts of the attempts {attempts:?}", receipts.len());
-            self.again(repeats as u64, what);
+            let attempts: BTreeSet<&u32> = attempts.iter().collect();
+            self.again(repeats, format!("{id}: {count} receipts of the attempts {attempts:?}"));
         }
-        let first_us = receipts.iter().map(|receipt| receipt.at_us).min().unwrap_or_default();
-        let late_us = first_us - nominal_ms * 1000;
-        if late_us < 0 {
-            self.counts.early += 1;
-            self.counts.broken(format!("{id}: {} µs early", -late_us));
-        }
+        self.counts.early += u64::from(late_us < 0);
         self.late_overall.add(late_us);
         if !self.faults.iter().any(|fault| fault.contains(&nominal_ms)) {
             self.late.add(late_us);
@@ -157,7 +128,7 @@ impl Checker<'_> {
             self.counts.forgotten += count;
         } else {
             self.counts.twice += count;
-            self.counts.broken(what);
+            self.counts.wrongs.broken(what);
         }
     }
 }
@@ -188,10 +159,10 @@ mod tests {
     fn made_once_in_order_or_missed_is_sound() {
         let all = [receipt(0, 1, 1), receipt(1, 2, 1), receipt(1, 2, 2), receipt(2, 3, 1)];
         let counts = judged(claim(3, 0), &all, false);
-        assert_eq!((counts.occurrences, counts.redelivered, counts.wrongs), (3, 1, 0));
+        assert_eq!((counts.occurrences, counts.redelivered, counts.wrongs.wrongs), (3, 1, 0));
         assert_eq!((counts.late.count, counts.late.max_ms.round()), (3, 5.0));
         let counts = judged(claim(2, 1), &[receipt(0, 1, 1), receipt(2, 2, 1)], false);
-        assert_eq!((counts.occurrences, counts.missed, counts.wrongs), (2, 1, 0));
+        assert_eq!((counts.occurrences, counts.missed, counts.wrongs.wrongs), (2, 1, 0));
     }
 
     #[test]
@@ -199,7 +170,7 @@ mod tests {
         for loses_writes in [false, true] {
             let two = [receipt(0, 1, 1), receipt(2, 2, 1)];
             let counts = judged(claim(2, 0), &two, loses_writes);
-            assert_eq!((counts.lost, counts.wrongs), (1, 1), "{:?}", counts.wrong);
+            assert_eq!((counts.lost, counts.wrongs.wrongs), (1, 1), "{:?}", counts.wrongs.wrong);
         }
     }
 
@@ -209,9 +180,9 @@ mod tests {
         let both = [receipt(0, 1, 1), receipt(1, 2, 1), receipt(2, 2, 1)];
         for (claim, receipts) in [(claim(3, 0), &again[..]), (claim(2, 1), &both[..])] {
             let counts = judged(claim.clone(), receipts, false);
-            assert_eq!((counts.twice, counts.wrongs), (1, 1), "{:?}", counts.wrong);
+            assert_eq!((counts.twice, counts.wrongs.wrongs), (1, 1), "{:?}", counts.wrongs.wrong);
             let counts = judged(claim, receipts, true);
-            assert_eq!((counts.forgotten, counts.twice, counts.wrongs), (1, 0, 0));
+            assert_eq!((counts.forgotten, counts.twice, counts.wrongs.wrongs), (1, 0, 0));
         }
     }
 
@@ -219,18 +190,22 @@ mod tests {
     fn gaps_early_receipts_and_strange_times_are_broken_promises() {
         let numbered = |numbers: [u64; 3]| {
             let all: Vec<Receipt> = (0..).zip(numbers).map(|(at, n)| receipt(at, n, 1)).collect();
-            judged(claim(3, 0), &all, true).wrongs
+            judged(claim(3, 0), &all, true).wrongs.wrongs
         };
         assert_eq!([[1, 2, 3], [1, 3, 4], [1, 3, 2]].map(numbered), [0, 1, 1]);
         let mut all = [receipt(0, 1, 1), receipt(1, 2, 1), receipt(2, 3, 1)];
         all[1].at_us -= 5001;
         let counts = judged(claim(3, 0), &all, true);
-        assert_eq!((counts.early, counts.wrongs), (1, 1), "{:?}", counts.wrong);
+        assert_eq!((counts.early, counts.wrongs.wrongs), (1, 1), "{:?}", counts.wrongs.wrong);
         all[1] = Receipt { id: format!("a@{}", START_MS + 1500), ..receipt(1, 2, 1) };
         all[1].at_us += 500_000;
-        assert_eq!(judged(claim(3, 0), &all, true).wrongs, 1);
+        assert_eq!(judged(claim(3, 0), &all, true).wrongs.wrongs, 1);
         all[1].id = "b@1700000001000".to_owned();
-        assert_eq!(judged(claim(2, 1), &all, true).wrongs, 2, "a schedule too much, and a number");
+        assert_eq!(
+            judged(claim(2, 1), &all, true).wrongs.wrongs,
+            2,
+            "a schedule too much, and a number"
+        );
     }
 
     #[test]

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::verdict::Wrongs;
+use super::Wrongs;
 
 /// What became of jobs: the ids by the kind of the event.
-pub(super) type Ledger = BTreeMap<&'static str, BTreeSet<String>>;
+pub(crate) type Ledger = BTreeMap<&'static str, BTreeSet<String>>;
 
 /// An event: its kind and the id of its job.
-pub(super) type Told = (String, String);
+pub(crate) type Told = (String, String);
 
 /// The events of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -30,7 +30,7 @@ pub struct Kind {
 
 /// Compares the ledger with the events, by kind. `dropped`: how many events the instances counted as
 /// dropped.
-pub(super) fn compare(
+pub(crate) fn compare(
     ledger: &Ledger,
     told: &[Told],
     dropped: u64,

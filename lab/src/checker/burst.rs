@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use super::verdict::Wrongs;
+use super::Wrongs;
 
 /// A request may be received later than it was sent, and the next one at once, ms: the number of
 /// deliveries is judged within this.
@@ -14,14 +14,14 @@ const RECEIPT_MS: i64 = 2000;
 
 /// The waits of each request, ms.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rule {
-    pub(super) wait_ms: i64,
-    pub(super) max_wait_ms: i64,
+pub(crate) struct Rule {
+    pub(crate) wait_ms: i64,
+    pub(crate) max_wait_ms: i64,
 }
 
 /// When the requests came.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Requests<'a> {
+pub(crate) enum Requests<'a> {
     /// While Dwell ran: when each was sent, epoch µs.
     Live(&'a [i64]),
     /// So many, before Dwell started at this time, epoch ms.
@@ -60,7 +60,7 @@ impl Rule {
     }
 
     /// The least and the most deliveries that are right.
-    pub(super) fn bounds(self, requests: Requests<'_>) -> [usize; 2] {
+    pub(crate) fn bounds(self, requests: Requests<'_>) -> [usize; 2] {
         let Requests::Live(sent_us) = requests else { return [1, 1] };
         let Rule { wait_ms, max_wait_ms } = self;
         let with = |wait_ms, max_wait_ms| Rule { wait_ms, max_wait_ms }.deliveries(sent_us);
@@ -73,7 +73,7 @@ impl Rule {
     }
 
     /// Judges the deliveries, in the order of their receipt.
-    pub(super) fn judge(
+    pub(crate) fn judge(
         self,
         requests: Requests<'_>,
         deliveries: &[Delivery],
