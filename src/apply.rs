@@ -284,7 +284,7 @@ impl Apply {
         let (id, action, set, to) = match request {
             Request::NewJob(new_job) => {
                 let job = &new_job.job;
-                (&new_job.id, Action::Schedule, Some(DueSet::of(job)), job.destination())
+                (&new_job.id, Action::Add, Some(DueSet::of(job)), job.destination())
             }
             // A recurring schedule is no job: its occurrences are told.
             Request::NewSchedule(_) => return,

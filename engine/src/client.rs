@@ -200,7 +200,7 @@ impl Client {
     /// did not take the call.
     pub async fn act(&self, act: &Act) -> Result<Verdict, StoreError> {
         match (act.action, act.due) {
-            (Action::Schedule, _) => {
+            (Action::Add, _) => {
                 return Err(StoreError::rejected("`schedule` is no action on a job that exists")
                     .hint("call Client::schedule"));
             }

@@ -173,7 +173,7 @@ async fn what_no_instance_could_serve_is_refused_before_redis_is_asked() {
     let fixture = Fixture::new().await;
     let new_job = NewJob::new(job("17"), FAR).id(id("order"));
     fixture.client.schedule(&new_job).await.unwrap();
-    for action in [Action::Reschedule, Action::Schedule] {
+    for action in [Action::Reschedule, Action::Add] {
         let error = fixture.client.act(&Act::new(action, id("order"))).await.unwrap_err();
         assert!(error.kind() == ErrorKind::Rejected && !error.hint.is_empty(), "{error}");
     }

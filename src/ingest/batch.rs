@@ -80,10 +80,10 @@ impl Ingest {
             let stands = stands(&request);
             let (id, action, target, reply_to) = match request {
                 Request::NewJob(new_job) => {
-                    (new_job.id, Action::Schedule, Some(new_job.job.target), new_job.reply_to)
+                    (new_job.id, Action::Add, Some(new_job.job.target), new_job.reply_to)
                 }
                 Request::NewSchedule(new) => {
-                    (new.id, Action::Schedule, Some(new.job.target), new.reply_to)
+                    (new.id, Action::Add, Some(new.job.target), new.reply_to)
                 }
                 Request::Act(act) => (act.id, act.action, None, act.reply_to),
             };

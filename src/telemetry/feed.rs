@@ -130,7 +130,7 @@ impl<'a> Told<'a> {
         Some(match *event {
             JobEvent::Applied { id, set, to, action, verdict, due_ms } => {
                 let (kind, reason) = match (action, verdict) {
-                    (Action::Schedule, Verdict::Added | Verdict::Replaced) => {
+                    (Action::Add, Verdict::Added | Verdict::Replaced) => {
                         (EventKind::Scheduled, Some(verdict.as_str()))
                     }
                     (

@@ -337,7 +337,7 @@ async fn fail_waits_the_next_step_and_dies_at_the_end_of_the_array() {
 #[tokio::test]
 async fn a_schedule_is_no_action() {
     let fixture = Fixture::new().await;
-    assert!(fixture.store.queue.act(&action(Action::Schedule, "a", 1), RETRY).await.is_err());
+    assert!(fixture.store.queue.act(&action(Action::Add, "a", 1), RETRY).await.is_err());
 }
 
 #[tokio::test]

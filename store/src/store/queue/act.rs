@@ -81,7 +81,7 @@ impl Step {
 /// The script of an action.
 pub(super) fn script_of(action: Action) -> Name {
     match action {
-        Action::Schedule => Name::Schedule,
+        Action::Add => Name::Schedule,
         Action::Cancel => Name::Cancel,
         Action::Reschedule => Name::Reschedule,
         Action::Fire => Name::Fire,
@@ -127,6 +127,6 @@ pub(super) fn act_arguments(
                 .arg("the consumer said `fail`")
                 .arg(record::code_of_reason(Some(reason)));
         }
-        Action::Cancel | Action::Fire | Action::Schedule => {}
+        Action::Cancel | Action::Fire | Action::Add => {}
     }
 }

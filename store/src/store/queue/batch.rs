@@ -76,7 +76,7 @@ impl Queue {
 
     /// Acts on a job, as [`apply`](Queue::apply) does.
     pub async fn act(&self, act: &Act, default_retry: &[u64]) -> Result<Answer, StoreError> {
-        if act.action == Action::Schedule {
+        if act.action == Action::Add {
             return Err(StoreError::rejected("`schedule` is no action on a job that exists"));
         }
         let answer = self.apply(&[RequestRef::Act(act)], default_retry).await.answers.pop();

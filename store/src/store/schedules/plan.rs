@@ -190,7 +190,7 @@ pub(in crate::store) fn act(action: Action, read: &Read, now_ms: i64, not_at: &[
         Action::Reschedule | Action::Finish | Action::Fail | Action::Requeue => {
             Plan::keeps(read, Verdict::Waiting, now_ms)
         }
-        Action::Schedule => {
+        Action::Add => {
             let why = StoreError::rejected("`schedule` is no action on a schedule that exists");
             Plan::refuses(Some(state.clone()), why)
         }

@@ -294,7 +294,7 @@ impl Reference {
                 job.to(Place::Due { ripe: true });
                 ("requeued", Some(CLOCK))
             }
-            Action::Schedule => unreachable!(),
+            Action::Add => unreachable!(),
         }
     }
 

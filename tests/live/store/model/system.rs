@@ -172,7 +172,7 @@ impl System {
                 arguments.push(&new);
                 Name::Requeue
             }
-            Action::Schedule => unreachable!(),
+            Action::Add => unreachable!(),
         };
         let (once, twice) = self.call(script, &arguments);
         assert_eq!(once, twice, "{script:?} repeated");

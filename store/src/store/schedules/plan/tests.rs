@@ -311,7 +311,7 @@ fn actions_on_jobs_leave_a_schedule_waiting() {
         assert_eq!(outcome(&plan), (Verdict::Waiting, Some(NOW), None), "{action:?}");
         assert!(plan.change.is_none());
     }
-    assert!(act(Action::Schedule, &read, NOW, &[]).verdict.is_err());
+    assert!(act(Action::Add, &read, NOW, &[]).verdict.is_err());
 }
 
 #[test]
