@@ -4,9 +4,9 @@ use dwell_connectors::Message;
 use tokio_util::sync::CancellationToken;
 
 use super::Ingest;
-use super::hold::StoreHold;
 use super::reject::Rejections;
 use super::replies::{Replies, Reply};
+use super::store_backoff::StoreBackoff;
 use crate::events::JobEvent;
 use crate::job::{Action, Conflict, Target, Verdict};
 use crate::request::{Code, Rejection, Request, parse};
@@ -146,7 +146,7 @@ impl Ingest {
         requests: &mut [Request],
         give_up: &CancellationToken,
     ) -> Option<Vec<Result<Answer, StoreError>>> {
-        let answers = self.apply.all(requests, &mut StoreHold::new(self, give_up)).await;
+        let answers = self.apply.all(requests, &mut StoreBackoff::new(self, give_up)).await;
         let is_over = |answer: &Result<Answer, StoreError>| !matches!(answer, Err(error) if !error.is_refusal());
         answers.iter().all(is_over).then_some(answers)
     }

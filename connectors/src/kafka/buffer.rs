@@ -40,7 +40,7 @@ struct State {
     generations: u64,
     paused: bool,
     /// The reader has paused the partitions.
-    held: bool,
+    partitions_paused: bool,
     closing: bool,
     ended: Option<(ErrorKind, String, String)>,
 }
@@ -247,15 +247,15 @@ impl DeliveryBuffer {
     }
 
     /// The reader paused or resumed the partitions.
-    pub(super) fn hold(&self, held: bool) {
+    pub(super) fn set_partitions_paused(&self, paused: bool) {
         let mut state = self.state.lock();
-        state.held = held;
-        state.stalled.hold(held);
+        state.partitions_paused = paused;
+        state.stalled.set_paused(paused);
     }
 
     /// Whether newly assigned partitions must be paused too.
-    pub(super) fn is_held(&self) -> bool {
-        self.state.lock().held
+    pub(super) fn partitions_paused(&self) -> bool {
+        self.state.lock().partitions_paused
     }
 
     /// The positions that the reader must seek back to.
