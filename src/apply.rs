@@ -132,7 +132,7 @@ impl<'a> RequestBatch<'a> {
                     // A refusal comes again.
                     Err(error) if !error.is_refusal() => {
                         // The request may have been applied, and must not be applied twice.
-                        self.requests[at].origin_mut().check = true;
+                        self.requests[at].origin_mut().maybe_redelivered = true;
                         self.open.push(at);
                     }
                     _ => self.settled.push(at),

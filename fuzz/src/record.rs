@@ -19,12 +19,13 @@ pub(crate) fn target(bytes: &[u8]) {
     let _ = record::replaced(&bytes);
     let Ok(read) = record::decode(bytes) else { return };
     let id = JobId::new("a").expect("an id");
-    let origin = Origin { fingerprint: read.fingerprint, check: true, is_message: true };
+    let origin =
+        Origin { fingerprint: read.fingerprint, maybe_redelivered: true, is_message: true };
     let new_job = NewJob {
         id: id.clone(),
         generated: read.generated,
-        first: None,
-        apart: false,
+        call_id: None,
+        is_new_message: false,
         queue_full: false,
         own_queues: None,
         due: Due::In(0),

@@ -97,7 +97,7 @@ fn id(text: &str) -> JobId {
 
 /// The identity of the message of this number.
 fn message(number: u8) -> Origin {
-    Origin { fingerprint: [number; 8], check: true, is_message: true }
+    Origin { fingerprint: [number; 8], maybe_redelivered: true, is_message: true }
 }
 
 /// Each two hours from [`START`], by a message.

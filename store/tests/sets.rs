@@ -289,7 +289,7 @@ async fn an_action_on_a_job_of_a_queue_is_carried_out_while_a_replica_hangs() {
 async fn an_answer_that_cannot_be_read_is_a_refusal_of_that_request_alone() {
     let fixture = Fixture::new(1).await;
     fixture.schedule(&jobs(2, |_| "q".to_owned()), Verdict::Added).await;
-    let origin = Origin { fingerprint: [7; 8], check: true, is_message: true };
+    let origin = Origin { fingerprint: [7; 8], maybe_redelivered: true, is_message: true };
     fixture.raw(&[b"HSET", b"{dwell:00}:applied", &origin.fingerprint, b"nothing"]).await;
     let acts = [
         Act { origin, ..Act::new(Action::Cancel, id("job-0")) },

@@ -21,8 +21,8 @@ pub fn dead_job(
     NewJob {
         id,
         generated: true,
-        first: (!origin.check).then(rand::random),
-        apart: false,
+        call_id: (!origin.maybe_redelivered).then(rand::random),
+        is_new_message: false,
         queue_full: false,
         own_queues: None,
         due: Due::At(0),

@@ -37,7 +37,7 @@ pub const VERSION_QUEUE: u8 = 2;
 const FLAG_CONSUMER: u8 = 1;
 const FLAG_GENERATED: u8 = 2;
 const FLAG_REPLACED: u8 = 4;
-const FLAG_FIRST: u8 = 8;
+const FLAG_CALL_ID: u8 = 8;
 /// The retry array of the job of a queue is [`retry::DEFAULT_MS`], that of a queue without one of
 /// its own, and is not in the metadata.
 const FLAG_DEFAULT_RETRY: u8 = 16;
@@ -46,7 +46,7 @@ const GOES_ON_SHIFT: u8 = 5;
 const FLAG_HELD: u8 = 1;
 const FLAG_COUNTED: u8 = 2;
 const MARK_REPLACED: u8 = 1;
-const MARK_FIRST: u8 = 4;
+const MARK_CALL_ID: u8 = 4;
 const MARK_EARLY: u8 = 32;
 const MARK_ANEW: u8 = 64;
 /// The part of a record from version to fingerprint, which does not depend on the target.
@@ -88,8 +88,8 @@ pub struct Record {
 #[must_use]
 pub fn encode(new_job: &NewJob, generation: Generation) -> Vec<u8> {
     let generated = if new_job.generated { FLAG_GENERATED } else { 0 };
-    let first = if new_job.first.is_some() { FLAG_FIRST } else { 0 };
-    let (flags, fingerprint) = (generated | first, new_job.origin.fingerprint);
+    let call_id = if new_job.call_id.is_some() { FLAG_CALL_ID } else { 0 };
+    let (flags, fingerprint) = (generated | call_id, new_job.origin.fingerprint);
     let first_ms = matches!(new_job.conflict, Conflict::Debounce { .. }).then_some(0);
     encode_job(&new_job.job, first_ms, flags, generation, fingerprint)
 }
@@ -292,7 +292,7 @@ impl State {
         reader.take::<4>().ok()?;
         let (generation, fingerprint) = (reader.take().ok()?, reader.take().ok()?);
         let mark = |flag: u8, mark: u8| if flags & flag != 0 { mark } else { 0 };
-        let marks = mark(FLAG_REPLACED, MARK_REPLACED) | mark(FLAG_FIRST, MARK_FIRST);
+        let marks = mark(FLAG_REPLACED, MARK_REPLACED) | mark(FLAG_CALL_ID, MARK_CALL_ID);
         let (held, counted, reason) = (false, false, None);
         Some(State {
             held,

@@ -359,6 +359,7 @@ pub(crate) fn job(number: u8, ttr_ms: u32, set: Set, is_held: bool) -> Job {
 pub(crate) fn request(id: u8, number: u8, due_ms: i64, job: Job) -> NewJob {
     let id: JobId = IDS[usize::from(id)].parse().expect("a valid id");
     let mut schedule = NewJob::new(job, Due::At(due_ms)).id(id);
-    schedule.origin = Origin { fingerprint: eight(number), check: true, is_message: true };
+    schedule.origin =
+        Origin { fingerprint: eight(number), maybe_redelivered: true, is_message: true };
     schedule
 }

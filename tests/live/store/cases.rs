@@ -111,7 +111,7 @@ async fn cancel_by_a_call_then_redelivery_after_the_dedupe_window() {
     let call = Act {
         origin: dwell::request::Origin {
             fingerprint: *b"a call's",
-            check: false,
+            maybe_redelivered: false,
             is_message: false,
         },
         ..action(Action::Cancel, "a", 0)

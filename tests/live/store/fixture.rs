@@ -290,7 +290,7 @@ pub(crate) fn id(text: &str) -> JobId {
 
 /// The `number`th inbound message: its first delivery.
 pub(crate) fn origin(number: u64) -> Origin {
-    Origin { fingerprint: number.to_be_bytes(), check: true, is_message: true }
+    Origin { fingerprint: number.to_be_bytes(), maybe_redelivered: true, is_message: true }
 }
 
 /// The target of the jobs here, on this broker.
@@ -328,8 +328,8 @@ pub(crate) fn request(name: &str, message: u64, due: Due) -> NewJob {
     NewJob {
         id: id(name),
         generated: false,
-        first: None,
-        apart: false,
+        call_id: None,
+        is_new_message: false,
         queue_full: false,
         own_queues: None,
         due,

@@ -13,11 +13,11 @@ use crate::support::wait_until;
 
 /// The first delivery of a message whose id is made of its content.
 fn first(number: u64, due: Due, generation: &[u8; 8]) -> NewJob {
-    let origin = Origin { check: false, ..origin(number) };
+    let origin = Origin { maybe_redelivered: false, ..origin(number) };
     NewJob {
         generated: true,
-        first: Some(*generation),
-        apart: true,
+        call_id: Some(*generation),
+        is_new_message: true,
         origin,
         ..request("a", number, due)
     }
@@ -26,8 +26,8 @@ fn first(number: u64, due: Due, generation: &[u8; 8]) -> NewJob {
 /// The same call again answers as before; another delivery of equal content is another message
 /// still.
 async fn is_answered_as_before(fixture: &Fixture, call: &NewJob, verdict: Verdict) {
-    for check in [false, true] {
-        let again = NewJob { origin: Origin { check, ..call.origin }, ..call.clone() };
+    for maybe_redelivered in [false, true] {
+        let again = NewJob { origin: Origin { maybe_redelivered, ..call.origin }, ..call.clone() };
         assert_eq!(fixture.put(again).await, verdict, "check {check}");
     }
     assert_eq!(fixture.place("a").await, "none");
@@ -49,8 +49,9 @@ async fn a_call_repeated_behind_a_cancel_stores_nothing() {
 #[tokio::test]
 async fn a_copy_of_a_call_that_comes_late_behind_a_cancel_stores_nothing() {
     let fixture = Fixture::new().await;
-    let call = NewJob { generated: false, apart: false, ..first(1, FAR, b"firstone") };
-    let again = NewJob { origin: Origin { check: true, ..call.origin }, ..call.clone() };
+    let call = NewJob { generated: false, is_new_message: false, ..first(1, FAR, b"firstone") };
+    let again =
+        NewJob { origin: Origin { maybe_redelivered: true, ..call.origin }, ..call.clone() };
     assert_eq!(fixture.put(again).await, Verdict::Added);
     assert_eq!(fixture.act(&action(Action::Cancel, "a", 2)).await, Verdict::Cancelled);
     assert_eq!(fixture.put(call.clone()).await, Verdict::Added);
@@ -65,8 +66,12 @@ async fn a_late_copy_of_a_call_that_changed_nothing_stores_nothing() {
     for conflict in [Conflict::Keep, Conflict::Reject, Conflict::Replace] {
         let fixture = Fixture::new().await;
         assert_eq!(fixture.put(request("a", 1, FAR)).await, Verdict::Added);
-        let call =
-            NewJob { generated: false, apart: false, conflict, ..first(2, FAR, b"firstone") };
+        let call = NewJob {
+            generated: false,
+            is_new_message: false,
+            conflict,
+            ..first(2, FAR, b"firstone")
+        };
         let call = if conflict == Conflict::Replace {
             NewJob { job: request("a", 1, FAR).job, ..call }
         } else {

@@ -251,8 +251,10 @@ async fn a_generated_id_never_replaces() {
     assert_eq!(fixture.one(generated).await, answer(Verdict::Duplicate, FAR));
     let first = NewJob { generated: true, ..request("g", 3, FAR) };
     assert_eq!(fixture.put(first.clone()).await, Verdict::Added);
-    let unchecked =
-        NewJob { origin: dwell::request::Origin { check: false, ..origin(3) }, ..first };
+    let unchecked = NewJob {
+        origin: dwell::request::Origin { maybe_redelivered: false, ..origin(3) },
+        ..first
+    };
     assert_eq!(fixture.one(unchecked).await, answer(Verdict::Duplicate, FAR));
 }
 
@@ -261,14 +263,14 @@ async fn who_is_first_takes_no_id_that_another_has_or_had() {
     let fixture = Fixture::new().await;
     let first = |id: &str, number: u64, generation: &[u8; 8]| NewJob {
         generated: true,
-        first: Some(*generation),
-        apart: true,
+        call_id: Some(*generation),
+        is_new_message: true,
         ..request(id, number, FAR)
     };
     assert_eq!(fixture.put(first("g", 1, b"firstone")).await, Verdict::Added);
     assert_eq!(fixture.put(first("g", 1, b"anything")).await, Verdict::Duplicate);
     let sure = |generation| NewJob {
-        origin: dwell::request::Origin { check: true, ..origin(1) },
+        origin: dwell::request::Origin { maybe_redelivered: true, ..origin(1) },
         ..first("g", 1, generation)
     };
     assert_eq!(
@@ -286,7 +288,7 @@ async fn who_is_first_takes_no_id_that_another_has_or_had() {
 async fn an_unsure_fingerprint_is_never_dropped() {
     let fixture = Fixture::new().await;
     let unsure = NewJob {
-        origin: dwell::request::Origin { check: false, ..origin(1) },
+        origin: dwell::request::Origin { maybe_redelivered: false, ..origin(1) },
         ..request("a", 1, PAST)
     };
     assert_eq!(fixture.put(unsure.clone()).await, Verdict::Added);

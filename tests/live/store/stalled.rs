@@ -9,7 +9,7 @@ use super::lossy::Lossy;
 
 /// The first delivery of a message on a broker that does not tell one message from another.
 fn unmarked(mut request: NewJob) -> NewJob {
-    request.origin.check = false;
+    request.origin.maybe_redelivered = false;
     request
 }
 
@@ -41,7 +41,7 @@ async fn a_cancel_that_its_caller_has_given_up_touches_no_newer_job() {
     stalled.store.queue.schedule(&[request("first", 9, FAR)]).await.unwrap();
     assert_eq!(fixture.put(request("a", 1, FAR)).await, Verdict::Added);
     let mut cancel = action(Action::Cancel, "a", 2);
-    cancel.origin.check = false;
+    cancel.origin.maybe_redelivered = false;
     stalled.link.set(Direction::Up, Flow::Stall);
     stalled.store.queue.act(&cancel, RETRY).await.unwrap_err();
     assert_eq!(fixture.act(&action(Action::Cancel, "a", 2)).await, Verdict::Cancelled);

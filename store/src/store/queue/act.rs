@@ -101,7 +101,7 @@ pub(super) fn act_arguments(
     deadline_us: Option<i64>,
 ) {
     let seen_due = act.seen_due.map(|ms| ms.to_string()).unwrap_or_default();
-    let bits = u8::from(act.origin.check) | u8::from(act.origin.is_message) << 1;
+    let bits = u8::from(act.origin.maybe_redelivered) | u8::from(act.origin.is_message) << 1;
     let deadline = deadline_us.map(|us| format!(":{us}")).unwrap_or_default();
     let bits = format!("{bits}{deadline}{}", own_queues_argument(act.own_queues.as_ref()));
     call.arg(act.id.as_str()).arg(&act.origin.fingerprint[..]).arg(bits);

@@ -87,8 +87,8 @@ impl Queue {
     /// Applies requests; requests for one id in their order. `default_retry` is the retry array of
     /// jobs that have none.
     ///
-    /// A repeated request may set `origin.check`: if it was applied before, it changes nothing and
-    /// gets the same answer.
+    /// A repeated request may set `origin.maybe_redelivered`: if it was applied before, it changes
+    /// nothing and gets the same answer.
     pub async fn apply(&self, asked: &[RequestRef<'_>], default_retry: &[u64]) -> Applied {
         let mut pass = Pass::new(
             asked,

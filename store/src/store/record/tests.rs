@@ -11,14 +11,14 @@ fn schedule(job: Job, generated: bool) -> NewJob {
     NewJob {
         id: JobId::new("order-1").unwrap(),
         generated,
-        first: None,
-        apart: false,
+        call_id: None,
+        is_new_message: false,
         queue_full: false,
         own_queues: None,
         due: Due::At(1_763_722_800_000),
         conflict: Conflict::Replace,
         job,
-        origin: Origin { fingerprint: *b"fingerpr", check: true, is_message: true },
+        origin: Origin { fingerprint: *b"fingerpr", maybe_redelivered: true, is_message: true },
         reply_to: None,
     }
 }

@@ -108,7 +108,7 @@ pub(in crate::store) fn arguments(
     };
     match asked {
         Some(Asked { origin, own_queues, verdict, due_ms }) => {
-            let bits = u8::from(origin.check) | u8::from(origin.is_message) << 1;
+            let bits = u8::from(origin.maybe_redelivered) | u8::from(origin.is_message) << 1;
             call.arg(&origin.fingerprint[..])
                 .arg(format!("{bits}{}", own_queues_argument(*own_queues)))
                 .arg(verdict.map(Verdict::as_str).unwrap_or_default())

@@ -142,7 +142,7 @@ async fn a_fire_never_takes_the_id_of_an_earlier_one() {
         let namespace = &fixture.store.schedules.namespace;
         let mut call = namespace.script_call(Name::ChangeSchedule, 0, &["=jobs".to_owned()]);
         call.arg("").arg("1");
-        let origin = Origin { fingerprint: [number; 8], check: true, is_message: true };
+        let origin = Origin { fingerprint: [number; 8], maybe_redelivered: true, is_message: true };
         plan.arguments(&mut call, &fixture.id, &origin, None);
         namespace.durable_call(call).await
     };

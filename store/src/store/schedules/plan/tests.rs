@@ -43,7 +43,7 @@ pub(in crate::store) fn new(id: &str, text: &str) -> NewSchedule {
         timing: timing(text),
         job: Job { created_ms: 0, ..Job::for_queue("jobs", "x") },
         keep: KeptParts::default(),
-        origin: Origin { fingerprint: *b"fingerpr", check: true, is_message: true },
+        origin: Origin { fingerprint: *b"fingerpr", maybe_redelivered: true, is_message: true },
         reply_to: None,
     }
 }
