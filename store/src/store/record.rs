@@ -217,8 +217,8 @@ pub fn replaced(bytes: &[u8]) -> bool {
 pub struct State {
     /// Held until the consumer answers.
     pub held: bool,
-    /// `attempt` includes the attempt in flight, although the job is in a lease: an instance of
-    /// schema 1 claimed it, and crashed.
+    /// `attempt` includes the last attempt and `crashes` its crash, although the job is in a claim:
+    /// `fsck` took the job out of a damaged claim, and the rescue took it over.
     pub counted: bool,
     /// The number of crashes of owners in a row.
     pub crashes: u8,

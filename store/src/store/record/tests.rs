@@ -165,7 +165,7 @@ fn states_of_version_1_are_read_as_ever() {
         last_error: "no ".to_owned(),
     };
     assert_eq!(State::decode(&unhex(STATE_V1)).unwrap(), state);
-    // The proof of a lease, which only schema 1 knew, is not written again.
+    // The nonce of the last pop is not decoded, and so not written again.
     let mut written = unhex(STATE_V1);
     written[17..25].fill(0);
     assert_eq!(state.encode(), written);

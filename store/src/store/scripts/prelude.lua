@@ -115,9 +115,10 @@ local function occurrence_record(bytes)
 end
 
 -- State (store/record.rs): the mutable part of a job that was attempted or changed. The attempt of a
--- job in a claim is one more than its state counts, unless the state counts it (COUNTED).
+-- job in a claim is one more than its state counts, unless the state has a flag: then it counts the attempt.
 local STATE_VERSION, STATE_FIXED, STATE_BYTES = 1, '>BBBI4I2i8c8c8c8BB', 43
--- COUNTED: held for its consumer, or taken out of a damaged claim by fsck.
+-- Flags. HELD: held for its consumer. COUNTED: fsck took the job out of a damaged claim, and counted the
+-- attempt and its crash; the job is in the key held until the rescue.
 local FLAG_HELD, FLAG_COUNTED = 1, 2
 -- Marks. REPLACED: the job replaced another one. DOUBT: a lost master may have seen further attempts.
 -- CALL_ID: only the generation identifies the call that stored the job. FAILED, RELEASED: the consumer
