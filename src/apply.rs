@@ -9,7 +9,6 @@ use tokio::sync::Semaphore;
 
 use crate::clock;
 use crate::events::{Facts, JobEvent, Observer, Settled};
-use crate::fleet::WakeUps;
 use crate::job::{Action, DeadReason, JobId, Verdict};
 use crate::reconnect::Backoff;
 use crate::request::{Act, Request};
@@ -21,6 +20,7 @@ use crate::store::reader::lookup::{Place, StoredJob};
 use crate::store::wake_up::WakeUp;
 use crate::telemetry::Events;
 use crate::telemetry::trace::Traces;
+use crate::wake_ups::WakeUps;
 
 mod batcher;
 mod held_finish;

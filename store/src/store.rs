@@ -7,8 +7,8 @@
 //! - [`client`]: connections, rebuilt when they break; [`gate`]: connections that wait for
 //!   durability; [`refusals`]: the logins that Redis refuses.
 //! - [`meta`]: the description of a namespace; [`server_facts`]: the facts of its server;
-//!   [`fleet`]: the instances; [`declared`]: the schedules of their settings; [`limits`]: the turns
-//!   of limited targets; [`queue_limits`]: those of queues; [`places`]: what of a limit is out at a time,
+//!   [`instances`]: the heartbeats of instances; [`declared`]: the schedules of their settings;
+//!   [`limits`]: the turns of limited targets; [`queue_limits`]: those of queues; [`places`]: what of a limit is out at a time,
 //!   and [`place_observers`]: who waits for it;
 //!   [`wake_up`]: what they tell one another.
 //! - [`acl`]: the permissions of the user.
@@ -21,8 +21,8 @@ pub mod client;
 pub mod declared;
 pub mod due_set;
 pub mod error;
-pub mod fleet;
 pub mod gate;
+pub mod instances;
 pub mod keys;
 pub mod limits;
 pub mod meta;

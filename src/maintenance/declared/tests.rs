@@ -9,12 +9,12 @@ use super::*;
 use crate::apply::CallBatcher;
 use crate::config::{Overrides, Redis, load_from};
 use crate::consumers::Consumers;
-use crate::fleet::WakeUps;
 use crate::job::Action;
 use crate::request::Act;
 use crate::schedule::StoredSchedule;
 use crate::store::Unobserved;
 use crate::telemetry::{Events, Metrics};
+use crate::wake_ups::WakeUps;
 
 /// The settings of one queue, and these schedules.
 fn settings(redis: &RedisServer, schedules: &[(&str, &str, &str)]) -> Settings {

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use dwell::dispatch::LEASE_MARGIN;
-use dwell::fleet::{Fleet, WakeUps};
+use dwell::fleet::Fleet;
 use dwell::job::{DeadReason, JobId};
 use dwell::maintenance::rescue_options;
 use dwell::runtime::Roles;
 use dwell::store::Store;
 use dwell::store::reader::lookup::Place;
 use dwell::telemetry::Events;
+use dwell::wake_ups::WakeUps;
 use dwell_connectors::memory::Fault;
 use dwell_store::maintenance::rescue::Rescue;
 use redis::AsyncCommands;

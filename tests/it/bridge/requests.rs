@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dwell::apply::{Apply, CallBatcher};
-use dwell::fleet::{Fleet, WakeUps};
+use dwell::fleet::Fleet;
 use dwell::ingest::{Ingest, Parts};
 use dwell::job::{Action, Due, Job, JobId, Verdict};
 use dwell::publisher::Publisher;
@@ -17,6 +17,7 @@ use dwell::store::reader::lookup::{Place, StoredJob};
 use dwell::store::scripts::Name;
 use dwell::store::{CallObserver, Store};
 use dwell::telemetry::Events;
+use dwell::wake_ups::WakeUps;
 use dwell_connectors::memory::Fault;
 use dwell_connectors::{Destination, Message};
 use futures_util::FutureExt;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dwell::config::Redis;
 use dwell::store::admin::fsck::{self, FsckRules};
 use dwell::store::error::StoreError;
-use dwell::store::{Store, Unobserved, fleet};
+use dwell::store::{Store, Unobserved, instances};
 use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer, find};
 
 use super::kind::{all_commands, env, lines};
@@ -97,7 +97,7 @@ async fn everything(redis: &Redis) -> Result<(), StoreError> {
     store.wake_others(&wake_ups).await?;
     let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let channel = store.keys().wake();
-    let listening = fleet::listen(redis, &channel, || {}, move |head| drop(sender.send(head)));
+    let listening = instances::listen(redis, &channel, || {}, move |head| drop(sender.send(head)));
     let hears = wait_until("a wake-up", async || {
         store
             .wake_others(&[dwell::store::wake_up::WakeUp {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dwell::config::Redis;
 use dwell::job::{Action, Verdict};
 use dwell::store::error::Class;
-use dwell::store::{Store, Unobserved, fleet};
+use dwell::store::{Store, Unobserved, instances};
 use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer};
 
 use super::fixture::{
@@ -255,7 +255,7 @@ async fn the_fleet_knows_its_living_and_wakes_them() {
     let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let (settings, channel) = (fixture.settings.clone(), fixture.store.keys().wake());
     let listening = tokio::spawn(async move {
-        let _ = fleet::listen(
+        let _ = instances::listen(
             &settings,
             &channel,
             || {},
