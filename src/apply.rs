@@ -16,7 +16,7 @@ use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::batch::{Answer, Applied, Made, RequestRef};
-use crate::store::reader::lookup::{Place, StoredJob};
+use crate::store::reader::lookup::{JobState, StoredJob};
 use crate::store::wake_up::WakeUp;
 use crate::telemetry::Events;
 use crate::telemetry::trace::Traces;
@@ -251,7 +251,7 @@ impl Apply {
         let finish = Arc::new(HeldFinish {
             events: self.events.clone(),
             due_ms: job.due_ms(),
-            is_reserved: job.place == Place::Reserved,
+            is_reserved: job.state == JobState::Reserved,
         });
         let held = self.store.queue.finish_held(job, finish.clone()).await;
         if matches!(held, Ok(true)) {

@@ -102,7 +102,7 @@ pub use dwell_store::store::reader::counts::Counts;
 #[doc(inline)]
 pub use dwell_store::store::reader::list::{Cursor, Page, Query};
 #[doc(inline)]
-pub use dwell_store::store::reader::lookup::{Place, StoredJob};
+pub use dwell_store::store::reader::lookup::{JobState, StoredJob};
 #[doc(inline)]
 pub use dwell_store::{config, job, request};
 pub use worker::{Task, Worker};

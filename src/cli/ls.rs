@@ -13,7 +13,7 @@ use crate::clock;
 use crate::shutdown::Signals;
 use crate::store::Store;
 use crate::store::reader::list::{Page, Query};
-use crate::store::reader::lookup::Place;
+use crate::store::reader::lookup::JobState;
 use crate::units::{parse_time_ms, show_size};
 use crate::view;
 
@@ -37,7 +37,7 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Args {
     /// The state of the jobs
     #[arg(long, default_value = "scheduled")]
-    pub state: State,
+    pub state: ListedState,
     /// Only jobs for this target
     #[arg(long)]
     pub target: Option<String>,
@@ -60,7 +60,7 @@ pub struct Args {
 
 /// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum State {
+pub enum ListedState {
     /// Waits for its due time or its next attempt.
     Scheduled,
     /// Of a queue: due, and not fetched.
@@ -71,13 +71,13 @@ pub enum State {
     Dead,
 }
 
-impl From<State> for Place {
-    fn from(state: State) -> Self {
+impl From<ListedState> for JobState {
+    fn from(state: ListedState) -> Self {
         match state {
-            State::Scheduled => Place::Scheduled,
-            State::Ready => Place::Ready,
-            State::Reserved => Place::Reserved,
-            State::Dead => Place::Dead,
+            ListedState::Scheduled => JobState::Scheduled,
+            ListedState::Ready => JobState::Ready,
+            ListedState::Reserved => JobState::Reserved,
+            ListedState::Dead => JobState::Dead,
         }
     }
 }
@@ -177,7 +177,7 @@ impl Shown<'_> {
             ]
         });
         let mut text = match page.jobs.len() {
-            0 => format!("no {} jobs", query.place.as_str()),
+            0 => format!("no {} jobs", query.state.as_str()),
             _ => table(COLUMNS, rows, width()),
         };
         if page.next.is_some() {

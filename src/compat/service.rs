@@ -24,7 +24,7 @@ use crate::store::error::{Class, StoreError};
 use crate::store::queue::claim::MAX_CLAIM_AHEAD;
 use crate::store::queue::ends::Over;
 use crate::store::reader::list::Query;
-use crate::store::reader::lookup::{Place, StoredJob};
+use crate::store::reader::lookup::{JobState, StoredJob};
 use crate::units::quote_address;
 
 /// The most ready jobs that are looked at to find one whose time to live is not over.
@@ -231,15 +231,18 @@ impl Service {
     }
 
     /// Returns the number of ready or dead jobs of a queue.
-    pub(super) async fn count(&self, queue: &str, place: Place) -> Result<u64, StoreError> {
-        self.inner.apply.store.reader.queue_count(queue, place).await
+    pub(super) async fn count(&self, queue: &str, state: JobState) -> Result<u64, StoreError> {
+        self.inner.apply.store.reader.queue_count(queue, state).await
     }
 
     /// The ready job that has waited the longest.
     pub(super) async fn head(&self, queue: &str) -> Result<Option<StoredJob>, StoreError> {
         let reader = &self.inner.apply.store.reader;
-        let query =
-            Query { queue: Some(queue.to_owned()), limit: PEEK_JOBS, ..Query::new(Place::Ready) };
+        let query = Query {
+            queue: Some(queue.to_owned()),
+            limit: PEEK_JOBS,
+            ..Query::new(JobState::Ready)
+        };
         for found in
             reader.list(&query).await?.jobs.into_iter().filter(|found| !self.is_over(found))
         {
@@ -262,7 +265,7 @@ impl Service {
         let query = Query {
             queue: Some(queue.to_owned()),
             limit: limit.max(MIN_DEAD_PAGE_JOBS),
-            ..Query::new(Place::Dead)
+            ..Query::new(JobState::Dead)
         };
         loop {
             let (over, mut alive): (Vec<_>, Vec<_>) = store
@@ -297,7 +300,7 @@ impl Service {
 
     /// Removes the ready jobs of a queue.
     pub(super) async fn purge_ready(&self, queue: &str) -> Result<u64, StoreError> {
-        self.inner.apply.store.admin.purge(queue, Place::Ready).await
+        self.inner.apply.store.admin.purge(queue, JobState::Ready).await
     }
 }
 

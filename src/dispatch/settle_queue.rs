@@ -238,7 +238,7 @@ pub(super) mod tests {
     use crate::job::JobId;
     use crate::policy::limit::Turn;
     use crate::store::queue::settle::ClaimName;
-    use crate::store::record::State;
+    use crate::store::record::StateRecord;
 
     fn completed(queue: &mut SettleQueue, bucket: u16) {
         queue.push(bucket, Settlement::Complete(job()));
@@ -250,8 +250,8 @@ pub(super) mod tests {
         ClaimToken { id, lease, position: 0, has_state: false, state: state() }
     }
 
-    fn state() -> State {
-        State {
+    fn state() -> StateRecord {
+        StateRecord {
             held: false,
             counted: false,
             crashes: 0,

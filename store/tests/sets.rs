@@ -18,7 +18,7 @@ use dwell_store::store::queue::batch::RequestRef;
 use dwell_store::store::queue::pop::{PopLimits, Popped, Return};
 use dwell_store::store::queue::settle::{Release, SettleResult};
 use dwell_store::store::reader::list::Query;
-use dwell_store::store::reader::lookup::Place;
+use dwell_store::store::reader::lookup::JobState;
 use dwell_store::store::{Store, Unobserved};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 use futures_util::StreamExt;
@@ -350,7 +350,7 @@ async fn a_queue_whose_jobs_are_over_leaves_nothing_behind() {
     let before = fixture.commands().await;
     fixture.store.reader.counts(&[1, 60]).await.unwrap();
     fixture.store.reader.active_counts(|_| true).await.unwrap();
-    fixture.store.reader.list(&Query::new(Place::Scheduled)).await.unwrap();
+    fixture.store.reader.list(&Query::new(JobState::Scheduled)).await.unwrap();
     let asked = fixture.commands().await - before;
     assert!(asked < 500, "{asked} commands in a namespace without a job");
 }
@@ -367,7 +367,7 @@ async fn a_job_that_comes_while_its_queue_is_forgotten_is_known() {
     let other = open(&Redis { buckets: 1, ..Redis::new(fixture.server.url()) }).await;
     other.queue.schedule(&jobs(1, |_| "q".to_owned())).await.unwrap();
     fixture.store.admin.forget_queues(&empty).await.unwrap();
-    let listed = fixture.store.reader.list(&Query::new(Place::Scheduled)).await.unwrap().jobs;
+    let listed = fixture.store.reader.list(&Query::new(JobState::Scheduled)).await.unwrap().jobs;
     assert_eq!((listed.len(), fixture.store.reader.queues().await.unwrap().len()), (1, 1));
 
     // A job in a claim of the rescue is in no set of its queue.
@@ -539,7 +539,7 @@ async fn a_repaired_job_is_in_a_queue_that_its_bucket_knows() {
     fixture.raw(&[b"HDEL", b"{dwell:00}:queues", b"=q"]).await;
     assert_eq!(fixture.repair().await, (vec!["record_without_index".to_owned()], 1));
     assert_eq!(fixture.store.reader.queues().await.unwrap(), ["q".to_owned()].into());
-    let dead = Query { queue: Some("q".to_owned()), ..Query::new(Place::Dead) };
+    let dead = Query { queue: Some("q".to_owned()), ..Query::new(JobState::Dead) };
     assert_eq!(fixture.store.reader.list(&dead).await.unwrap().jobs.len(), 1);
 }
 

@@ -15,7 +15,7 @@ use crate::{Batch, BatchId, ConnectorError, ErrorKind, SourceOptions};
 
 /// The state shared by a source and its reader.
 pub(super) struct DeliveryBuffer {
-    state: Mutex<State>,
+    state: Mutex<BufferState>,
     /// For `recv`: a message, or the end.
     arrived: Notify,
     /// For the reader: room, or another task.
@@ -28,7 +28,7 @@ pub(super) struct DeliveryBuffer {
 }
 
 #[derive(Default)]
-struct State {
+struct BufferState {
     buffer: VecDeque<(Delivery, u64)>,
     /// The memory of the messages in `buffer` and `batches`.
     bytes: usize,
@@ -63,7 +63,7 @@ pub(super) struct BufferStatus {
     pub(super) room_bytes: usize,
 }
 
-impl State {
+impl BufferState {
     fn going(&self) -> Result<(), ConnectorError> {
         match &self.ended {
             Some((kind, why, hint)) => {

@@ -71,7 +71,7 @@ pub(super) async fn get(State(state): State<DelayQueue>, call: Call) -> Result<R
         return Ok(of_consumers(done()));
     };
     let (job, due_ms) =
-        (found.job(), found.state.as_ref().map_or(found.score_ms, |state| state.due_ms));
+        (found.job(), found.state_record.as_ref().map_or(found.score_ms, |state| state.due_ms));
     let topic = job.queue().unwrap_or_default();
     allow(&call.caller, Scope::Read, topic)?;
     let body = String::from_utf8_lossy(&job.body);

@@ -17,7 +17,7 @@ use crate::compat::service::Refusal;
 use crate::http::server::trace;
 use crate::job::{Job, JobId};
 use crate::store::error::{Class, StoreError};
-use crate::store::reader::lookup::{Place, StoredJob};
+use crate::store::reader::lookup::{JobState, StoredJob};
 
 /// The prefix of the headers that keep attributes.
 pub(super) const ATTRIBUTE_HEADER_PREFIX: &str = "Job-Attr-";
@@ -71,15 +71,15 @@ impl<'a> View<'a> {
 
     /// A job that was looked at.
     pub(super) fn of(namespace: &'a str, found: &'a StoredJob, now_ms: i64) -> Self {
-        let step = found.state.as_ref().map_or(0, |state| state.step);
-        let left = match found.place {
-            Place::Dead => 0,
-            Place::Reserved => left(found.job(), step),
-            Place::Scheduled | Place::Ready => left(found.job(), step).saturating_add(1),
+        let step = found.state_record.as_ref().map_or(0, |state| state.step);
+        let left = match found.state {
+            JobState::Dead => 0,
+            JobState::Reserved => left(found.job(), step),
+            JobState::Scheduled | JobState::Ready => left(found.job(), step).saturating_add(1),
         };
         let view = View::new(namespace, &found.id, found.job(), left, now_ms);
         // A dead job stays until it is deleted or respawned.
-        if found.place == Place::Dead { View { ttl: 0, ..view } } else { view }
+        if found.state == JobState::Dead { View { ttl: 0, ..view } } else { view }
     }
 
     /// The same as the answer to a consumer.

@@ -23,7 +23,7 @@ use crate::store::queue::batch::RequestRef;
 use crate::store::queue::lease::Lease;
 use crate::store::queue::pop::{PopLimits, Popped, Return};
 use crate::store::queue::settle::{Bury, SettleResult};
-use crate::store::reader::lookup::Place;
+use crate::store::reader::lookup::JobState;
 use crate::store::reader::queues::QueueCounts;
 
 const QUEUE: &str = "orders.Close-1";
@@ -166,7 +166,10 @@ async fn a_due_job_is_fetched_once_and_finished() {
     assert_eq!((job.lease.ttr_ms, job.lease.wait_ms), (30_000, Some(3_600_000)));
     assert!(fixture.pop(10, Duration::ZERO).await.is_empty());
     assert_eq!(fixture.counts().await, [1, 0, 1, 0]);
-    assert_eq!(fixture.store.reader.find(&job.id).await.unwrap().unwrap().place, Place::Reserved);
+    assert_eq!(
+        fixture.store.reader.find(&job.id).await.unwrap().unwrap().state,
+        JobState::Reserved
+    );
     assert_eq!(fixture.verdict(&job, LeaseAction::Finish).await, LeaseVerdict::Finished);
     assert_eq!(fixture.verdict(&job, LeaseAction::Finish).await, LeaseVerdict::Fired);
     assert_eq!(
@@ -211,7 +214,7 @@ async fn a_failed_job_waits_and_is_dead_at_the_end_of_its_array() {
     }
     assert_eq!(fixture.counts().await, [0, 0, 0, 1]);
     let found = fixture.store.reader.find(&second.id).await.unwrap().unwrap();
-    assert_eq!((found.place, found.last_error()), (Place::Dead, "no"));
+    assert_eq!((found.state, found.last_error()), (JobState::Dead, "no"));
     assert_eq!(fixture.act(Action::Requeue, "x").await, Verdict::Requeued);
     assert_eq!((fixture.counts().await, fixture.take().await.state.attempt), ([0, 1, 0, 0], 1));
 }
@@ -427,10 +430,10 @@ async fn a_paused_queue_gives_nothing_and_a_purged_one_has_nothing() {
         (counts.overdue, &counts.within, counts.next_due_ms.is_some_and(|ms| ms > counts.now_ms)),
         (0, &vec![0, 100], true)
     );
-    assert_eq!(fixture.store.admin.purge(QUEUE, Place::Ready).await.unwrap(), 50);
-    assert_eq!(fixture.store.admin.purge(QUEUE, Place::Scheduled).await.unwrap(), 100);
+    assert_eq!(fixture.store.admin.purge(QUEUE, JobState::Ready).await.unwrap(), 50);
+    assert_eq!(fixture.store.admin.purge(QUEUE, JobState::Scheduled).await.unwrap(), 100);
     assert_eq!(
-        (fixture.store.admin.purge(QUEUE, Place::Dead).await.unwrap(), fixture.counts().await),
+        (fixture.store.admin.purge(QUEUE, JobState::Dead).await.unwrap(), fixture.counts().await),
         (0, [0, 0, 150, 0])
     );
 }

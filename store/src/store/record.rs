@@ -214,7 +214,7 @@ pub fn replaced(bytes: &[u8]) -> bool {
 
 /// The mutable part of a job, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct State {
+pub struct StateRecord {
     /// Held until the consumer answers.
     pub held: bool,
     /// `attempt` includes the last attempt and `crashes` its crash, although the job is in a claim:
@@ -246,9 +246,9 @@ pub struct State {
     pub last_error: String,
 }
 
-impl State {
+impl StateRecord {
     /// Decodes a state.
-    pub fn decode(bytes: &[u8]) -> Result<State, Unreadable> {
+    pub fn decode(bytes: &[u8]) -> Result<StateRecord, Unreadable> {
         if bytes.len() < FIXED_STATE_BYTES || bytes[0] != VERSION {
             return Err(Unreadable(format!(
                 "a state of {} bytes, version {}",
@@ -266,7 +266,7 @@ impl State {
         let [marks, reason] = reader.take()?;
         let has_anew = marks & MARK_ANEW != 0 && reader.rest.len() >= 8;
         let anew_ms = if has_anew { Some(i64::from_be_bytes(reader.take()?)) } else { None };
-        Ok(State {
+        Ok(StateRecord {
             held: flags & FLAG_HELD != 0,
             counted: flags & FLAG_COUNTED != 0,
             crashes,
@@ -286,7 +286,7 @@ impl State {
     /// The state of a job that has none: due at `due_ms`, never attempted. `None` if the record is
     /// too short.
     #[must_use]
-    pub fn of_record(record: &[u8], due_ms: i64) -> Option<State> {
+    pub fn of_record(record: &[u8], due_ms: i64) -> Option<StateRecord> {
         let mut reader = Reader { rest: record.get(1..)? };
         let [flags] = reader.take().ok()?;
         reader.take::<4>().ok()?;
@@ -294,7 +294,7 @@ impl State {
         let mark = |flag: u8, mark: u8| if flags & flag != 0 { mark } else { 0 };
         let marks = mark(FLAG_REPLACED, MARK_REPLACED) | mark(FLAG_CALL_ID, MARK_CALL_ID);
         let (held, counted, reason) = (false, false, None);
-        Some(State {
+        Some(StateRecord {
             held,
             counted,
             crashes: 0,
@@ -314,7 +314,7 @@ impl State {
     /// Counts the attempt in flight of a job in a lease. A job on its way to the dead letters has
     /// no new attempt.
     #[must_use]
-    pub fn in_flight(mut self) -> State {
+    pub fn in_flight(mut self) -> StateRecord {
         if !self.held && !self.counted && self.reason.is_none() {
             self.attempt = self.attempt.saturating_add(1);
         }

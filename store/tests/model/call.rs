@@ -5,7 +5,7 @@ use dwell_store::job::{Confirm, Conflict, DeadReason, Due, Job, JobId};
 use dwell_store::request::{NewJob, Origin};
 use dwell_store::store::due_set::DueSet;
 use dwell_store::store::keys::Keys;
-use dwell_store::store::record::{self, State};
+use dwell_store::store::record::{self, StateRecord};
 use dwell_store::store::scripts::Name;
 
 /// A call, ready for Redis.
@@ -252,7 +252,10 @@ impl Call {
     }
 
     /// Per job: id, position, whether it has a state, its state.
-    pub(crate) fn complete(lease: ([u8; 8], [u8; 8]), jobs: &[(u8, u8, bool, State)]) -> Call {
+    pub(crate) fn complete(
+        lease: ([u8; 8], [u8; 8]),
+        jobs: &[(u8, u8, bool, StateRecord)],
+    ) -> Call {
         let places: Vec<u8> = jobs
             .iter()
             .flat_map(|(_, position, has_state, _)| [*position, u8::from(*has_state)])
@@ -269,11 +272,11 @@ impl Call {
     pub(crate) fn settle(
         name: Name,
         lease: ([u8; 8], [u8; 8]),
-        jobs: &[(u8, u8, String, Option<State>)],
+        jobs: &[(u8, u8, String, Option<StateRecord>)],
     ) -> Call {
         let call = Call::new(name, &[&lease.0, &lease.1]).and(jobs.len().to_string());
         jobs.iter().fold(call, |call, (id, position, time, state)| {
-            let state = state.as_ref().map(State::encode).unwrap_or_default();
+            let state = state.as_ref().map(StateRecord::encode).unwrap_or_default();
             call.and(IDS[usize::from(*id)]).and([*position]).and(time).and(state)
         })
     }

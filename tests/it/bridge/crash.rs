@@ -8,7 +8,7 @@ use dwell::job::{DeadReason, JobId};
 use dwell::maintenance::rescue_options;
 use dwell::runtime::Roles;
 use dwell::store::Store;
-use dwell::store::reader::lookup::Place;
+use dwell::store::reader::lookup::JobState;
 use dwell::telemetry::Events;
 use dwell::wake_ups::WakeUps;
 use dwell_connectors::memory::Fault;
@@ -40,7 +40,7 @@ async fn crash_on(env: &Environment, id: &str, times: usize) {
         assert_eq!(claimed.jobs.len(), 1);
         wait_until("it is taken over", async || {
             rescue.run_once(bucket).await.unwrap();
-            store.reader.find(&id).await.unwrap().filter(|found| found.place == Place::Scheduled)
+            store.reader.find(&id).await.unwrap().filter(|found| found.state == JobState::Scheduled)
         })
         .await;
     }
@@ -64,7 +64,7 @@ async fn a_job_whose_owners_crash_five_times_in_a_row_is_dead() {
     let dead = env.arrived("delay.dead", 1).await.remove(0);
     assert_eq!((attempt(&dead), dead.headers.text("delayed-dead-reason")), (5, Some("crashed")));
     assert_eq!(
-        env.until_place("x", Place::Dead).await.state.unwrap().reason,
+        env.until_state("x", JobState::Dead).await.state_record.unwrap().reason,
         Some(DeadReason::Crashed)
     );
     env.until_metric(r#"dwell_dead_total{reason="crashed"}"#, 1.0).await;

@@ -13,7 +13,7 @@ use dwell::readiness::Readiness;
 use dwell::request::{Act, NewJob, Request, RequestRules};
 use dwell::store::error::Class;
 use dwell::store::queue::pop::PopLimits;
-use dwell::store::reader::lookup::{Place, StoredJob};
+use dwell::store::reader::lookup::{JobState, StoredJob};
 use dwell::store::scripts::Name;
 use dwell::store::{CallObserver, Store};
 use dwell::telemetry::Events;
@@ -62,7 +62,7 @@ async fn what_declare_made_and_somebody_deleted_is_made_again() {
     .await;
     env.send(request("y", "1h"));
     env.taken().await;
-    env.until_place("y", Place::Scheduled).await;
+    env.until_state("y", JobState::Scheduled).await;
 }
 
 #[tokio::test]
@@ -289,7 +289,7 @@ async fn a_verdict_waits_for_the_link_that_it_is_published_on() {
     });
     let never = CancellationToken::new();
     let link = async {
-        env.until_place("x", Place::Scheduled).await;
+        env.until_state("x", JobState::Scheduled).await;
         publisher.run(None, &Readiness::new([]), never.clone()).await;
     };
     tokio::select! {

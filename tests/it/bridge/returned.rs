@@ -5,7 +5,7 @@ use std::time::Duration;
 use dwell::job::{Action, JobId};
 use dwell::request::act_on;
 use dwell::runtime::Roles;
-use dwell::store::reader::lookup::Place;
+use dwell::store::reader::lookup::JobState;
 use dwell_connectors::Message;
 use dwell_connectors::memory::Broker;
 
@@ -97,7 +97,7 @@ async fn put_back(env: &Environment) -> String {
     env.send(rejected);
     let letter = env.arrived("delay.dead", 1).await.remove(0);
     let id = letter.headers.text("delayed-id").unwrap().to_owned();
-    env.until_place(&id, Place::Dead).await;
+    env.until_state(&id, JobState::Dead).await;
     id
 }
 
@@ -137,7 +137,7 @@ async fn a_kept_request_that_is_requeued_is_published_to_rejected() {
     env.until_over(&id).await;
     // Something leads it back in.
     env.send(requeued);
-    env.until_place(&id, Place::Dead).await;
+    env.until_state(&id, JobState::Dead).await;
     assert_eq!(env.broker.published("delay.rejected").len(), 2);
 }
 

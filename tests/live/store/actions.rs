@@ -194,7 +194,7 @@ async fn what_an_action_ended_is_lost_to_its_owner() {
 
 async fn generation(fixture: &Fixture, name: &str) -> Generation {
     let found = fixture.store.reader.find(&id(name)).await.unwrap().unwrap();
-    found.state.map_or(found.record.generation, |state| state.generation)
+    found.state_record.map_or(found.record.generation, |state| state.generation)
 }
 
 #[tokio::test]

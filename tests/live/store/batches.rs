@@ -124,7 +124,7 @@ async fn a_fail_is_judged_by_what_stands_when_its_turn_comes() {
         [Verdict::Replaced, Verdict::NotFound].map(Ok)
     );
     let found = fixture.store.reader.find(&super::fixture::id("twice")).await.unwrap().unwrap();
-    assert_eq!(found.state.unwrap().step, 1);
+    assert_eq!(found.state_record.unwrap().step, 1);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use dwell::job::{Conflict, Due};
 use dwell::request::NewJob;
 use dwell::store::queue::claim::{ClaimRequest, ClaimedJob};
 use dwell::store::queue::settle::{Release, Retry, SettleResult};
-use dwell::store::reader::lookup::Place;
+use dwell::store::reader::lookup::JobState;
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::fixture::{FAR, Fixture, LEASE, MAIN, PAST, held, id, one_of, request};
@@ -45,7 +45,7 @@ async fn a_claim_takes_what_is_due_in_order_and_tells_what_is_next() {
     assert_eq!((first.state.generation, first.state.attempt), (first.record.generation, 1));
     assert_eq!(fixture.place("job-1").await, "lease");
     let found = fixture.store.reader.find(&id("job-1")).await.unwrap().unwrap();
-    assert_eq!(found.place, Place::Reserved);
+    assert_eq!(found.state, JobState::Reserved);
     assert!(found.score_ms >= before / 1000 + 600_000);
 
     let empty = fixture.claim().await;
@@ -119,7 +119,7 @@ async fn what_a_lost_claim_took_early_is_not_early_when_it_is_given_back() {
     assert_eq!(fixture.place("soon").await, "lease");
     assert!(lossy.store.queue.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap().jobs.is_empty());
     let found = fixture.store.reader.find(&id("soon")).await.unwrap().unwrap();
-    assert_eq!((found.score_ms, found.place, found.attempts()), (due_ms, Place::Scheduled, 0));
+    assert_eq!((found.score_ms, found.state, found.attempts()), (due_ms, JobState::Scheduled, 0));
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use dwell::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdic
 use dwell::store::queue::ends::{EndsSnapshot, Over};
 use dwell::store::queue::pop::{PopLimits, Popped};
 use dwell::store::reader::list::Query;
-use dwell::store::reader::lookup::Place;
+use dwell::store::reader::lookup::JobState;
 
 use super::fixture::{FAR, Fixture, PAST, id};
 
@@ -104,7 +104,7 @@ async fn only_the_dead_that_were_read_end() {
     for name in ["first", "second"] {
         dies(name).await;
     }
-    let query = Query { queue: Some("q".to_owned()), ..Query::new(Place::Dead) };
+    let query = Query { queue: Some("q".to_owned()), ..Query::new(JobState::Dead) };
     let read = fixture.store.reader.list(&query).await.unwrap().jobs;
     assert_eq!(read.len(), 2);
     dies("third").await;

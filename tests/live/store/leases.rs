@@ -6,7 +6,7 @@ use dwell::job::DeadReason;
 use dwell::store::queue::settle::{
     Bury, ClaimName, ClaimToken, Completion, Release, Retry, SettleResult,
 };
-use dwell::store::reader::lookup::Place;
+use dwell::store::reader::lookup::JobState;
 
 use super::fixture::{Fixture, LEASE, MAIN, PAST, held, id, request, retry};
 
@@ -297,7 +297,10 @@ async fn a_dying_job_makes_no_attempt_and_stays_dying_until_it_is_buried() {
         .await
         .unwrap();
     let found = fixture.store.reader.find(&id("a")).await.unwrap().unwrap();
-    assert_eq!((found.place, found.state.unwrap().last_error.as_str()), (Place::Dead, "the end"));
+    assert_eq!(
+        (found.state, found.state_record.unwrap().last_error.as_str()),
+        (JobState::Dead, "the end")
+    );
 }
 
 #[tokio::test]

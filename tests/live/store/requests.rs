@@ -34,7 +34,7 @@ async fn a_new_job_is_added_and_waits() {
     );
     assert_eq!(fixture.place("a").await, "due:main");
     let found = fixture.store.reader.find(&id("a")).await.unwrap().unwrap();
-    assert_eq!((found.score_ms, found.state), (4_000_000_000_000, None));
+    assert_eq!((found.score_ms, found.state_record), (4_000_000_000_000, None));
     assert_eq!(found.record.job, request("a", 1, FAR).job);
     redelivered(&fixture, &request("a", 1, FAR), answer(Verdict::Added, FAR)).await;
 }

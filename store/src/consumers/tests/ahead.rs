@@ -227,7 +227,7 @@ async fn the_lease_of_a_job_that_was_replaced_before_it_was_handed_out_is_stale(
         0
     );
     let found = fixture.store.reader.find(&job.id).await.unwrap().unwrap();
-    assert_eq!((found.place, &found.job().body[..]), (Place::Scheduled, &b"new"[..]));
+    assert_eq!((found.state, &found.job().body[..]), (JobState::Scheduled, &b"new"[..]));
 }
 
 #[tokio::test]

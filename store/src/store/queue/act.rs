@@ -10,7 +10,7 @@ use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::queue::schedule::own_queues_argument;
 use crate::store::reader::lookup;
-use crate::store::record::{self, Generation, State};
+use crate::store::record::{self, Generation, StateRecord};
 use crate::store::scripts::Name;
 
 /// The step of a job that is to `fail`, and the wait of that step, ms; `None` at the end of the
@@ -43,18 +43,18 @@ impl Queue {
             found => found?,
         };
         let Some(found) = found else { return Ok(Step::default()) };
-        let step = found.state.as_ref().map_or(0, |state| state.step);
+        let step = found.state_record.as_ref().map_or(0, |state| state.step);
         let job = &found.record.job;
         let wait_ms = retry::wait_ms(job, step, default_retry);
-        let state = found
-            .state
-            .as_ref()
-            .map_or(Progress { due_ms: found.score_ms, ..Progress::default() }, State::progress);
+        let state = found.state_record.as_ref().map_or(
+            Progress { due_ms: found.score_ms, ..Progress::default() },
+            StateRecord::progress,
+        );
         let is_over = wait_ms
             .is_some_and(|ms| expiry::is_over_after(job, state, ms, self.namespace.now_ms()));
         Ok(Step {
             generation: found
-                .state
+                .state_record
                 .as_ref()
                 .map_or(found.record.generation, |state| state.generation),
             step,

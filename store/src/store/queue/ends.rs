@@ -23,7 +23,7 @@ use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
-use crate::store::record::{self, Generation, State};
+use crate::store::record::{self, Generation, StateRecord};
 use crate::store::scripts::Name;
 
 /// Entries are removed from a bucket that has more of them than twice its jobs and this number.
@@ -240,7 +240,7 @@ impl Queue {
                     None => call.arg("*").arg(""),
                     Some(Death { read, state, .. }) => call
                         .arg(&read[..])
-                        .arg(state.as_ref().map(State::encode).unwrap_or_default()),
+                        .arg(state.as_ref().map(StateRecord::encode).unwrap_or_default()),
                 };
             }
             let mut items = Items::new("end", self.namespace.call(&call).await?)?;
@@ -366,7 +366,7 @@ fn classify(name: &[u8], record: Option<Bytes>, now_ms: i64) -> Entry {
     let id = std::str::from_utf8(name).ok().and_then(|id| JobId::new(id).ok());
     let (Some(id), Some(record)) = (id, record) else { return Entry::Idle };
     let size = record.len();
-    let fresh = State::of_record(&record, 0);
+    let fresh = StateRecord::of_record(&record, 0);
     let Ok(mut record) = record::decode(record) else {
         return Entry::RecheckAt(now_ms.saturating_add(UNREADABLE_RETRY_MS));
     };

@@ -21,7 +21,7 @@ use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::queue::claim::MAX_CLAIM_AHEAD;
 use crate::store::queue::lease::Lease;
-use crate::store::record::{self, Nonce, Record, State};
+use crate::store::record::{self, Nonce, Record, StateRecord};
 use crate::store::scripts::Name;
 
 /// The limits of what a consumer pops from one bucket of a queue.
@@ -49,7 +49,7 @@ pub struct Popped {
     /// The end of the lease, epoch ms by Redis's clock.
     pub deadline_ms: i64,
     /// The mutable part of the job; this hand-out counts as an attempt.
-    pub state: State,
+    pub state: StateRecord,
     /// The immutable part of the job.
     pub record: Record,
     /// Bytes of the record.
@@ -245,7 +245,7 @@ impl Queue {
         bytes: Bytes,
     ) -> Result<(Popped, i64), String> {
         let (id, size) = (JobId::new(id)?, bytes.len());
-        let state = State::decode(state).map_err(|why| why.to_string())?;
+        let state = StateRecord::decode(state).map_err(|why| why.to_string())?;
         let record = record::decode(bytes).map_err(|why| why.to_string())?;
         let wait_ms = retry::wait_ms(&record.job, state.step, &[]);
         // A due job may have a later due time in its state: a fire moves a job that was attempted,

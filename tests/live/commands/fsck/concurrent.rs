@@ -106,7 +106,7 @@ async fn a_consumer_that_did_not_answer_waits_its_retry_array_also_when_fsck_fin
         "not before the wait that follows a failed attempt"
     );
     // At the end of its array: on its way to the dead letters, not out for another attempt.
-    let state = record::State::decode(&d.bytes("used-up", "state").await).unwrap();
+    let state = record::StateRecord::decode(&d.bytes("used-up", "state").await).unwrap();
     assert_eq!((state.reason, state.attempt), (Some(dwell::job::DeadReason::RetriesExhausted), 1));
     assert_eq!((d.fsck(&[]).code, d.fsck(&[]).out.as_str()), (0, ""));
 }
