@@ -15,7 +15,7 @@ use crate::request::{Act, Request};
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::batch::{Answer, Applied, Made, RequestRef};
+use crate::store::queue::batch::{Answer, Applied, NewOccurrence, RequestRef};
 use crate::store::reader::lookup::{JobState, StoredJob};
 use crate::store::wake_up::WakeUp;
 use crate::telemetry::Events;
@@ -90,7 +90,7 @@ pub struct RequestBatch<'a> {
     /// Indexes of the requests that got their last answer since these were taken.
     settled: Vec<usize>,
     /// The occurrences of recurring schedules that were made since these were taken.
-    made: Vec<Made>,
+    made: Vec<NewOccurrence>,
     /// Indexes of the requests to `fail` of jobs that died of their expiry.
     expired: Vec<usize>,
 }
@@ -120,7 +120,9 @@ impl<'a> RequestBatch<'a> {
             let applied = store.queue.apply(&asked, default_retry_ms).await;
             let Applied { answers, wake_ups, made, expired } = applied;
             all_wake_ups.extend(wake_ups);
-            self.made.extend(made.into_iter().map(|made| Made { at: sending[made.at], ..made }));
+            self.made.extend(
+                made.into_iter().map(|made| NewOccurrence { at: sending[made.at], ..made }),
+            );
             self.expired.extend(expired.into_iter().map(|at| sending[at]));
             for (at, answer) in std::mem::take(&mut sending).into_iter().zip(answers) {
                 match &answer {
@@ -265,7 +267,11 @@ impl Apply {
     }
 
     /// Reports the occurrence that a request on a recurring schedule made.
-    fn report_made(&self, request: &Request, Made { id, set, due_ms, number, .. }: &Made) {
+    fn report_made(
+        &self,
+        request: &Request,
+        NewOccurrence { id, set, due_ms, number, .. }: &NewOccurrence,
+    ) {
         self.events.observe(&JobEvent::OccurrenceMade {
             schedule: request.id(),
             id,

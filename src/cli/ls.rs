@@ -93,7 +93,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         limit: args.limit,
         ..Query::new(args.state.into())
     };
-    let mut shown = Shown {
+    let mut shown = ListOutput {
         common,
         default_retry_ms: &settings.delivery.retry,
         watch: args.watch,
@@ -120,7 +120,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
 }
 
 /// The state of the output: what was printed so far.
-struct Shown<'a> {
+struct ListOutput<'a> {
     common: &'a Common,
     default_retry_ms: &'a [u64],
     watch: bool,
@@ -130,7 +130,7 @@ struct Shown<'a> {
     follows: bool,
 }
 
-impl Shown<'_> {
+impl ListOutput<'_> {
     async fn show(&mut self, store: &Store, query: &Query) -> Result<(), Stop> {
         let now_ms = store.read_clock().await? / 1000;
         let page = store.reader.list(query).await?;

@@ -107,9 +107,9 @@ async fn jobs_of_other_masters_end_in_time_while_one_hangs() {
 
 /// The schedules of which an occurrence was made.
 #[derive(Default)]
-struct Made(Mutex<HashSet<JobId>>);
+struct OccurrenceObserver(Mutex<HashSet<JobId>>);
 
-impl Observer for Made {
+impl Observer for OccurrenceObserver {
     fn observe(&self, event: &JobEvent<'_>) {
         if let JobEvent::OccurrenceMade { schedule, .. } = event {
             self.0.lock().insert((*schedule).clone());
@@ -151,7 +151,7 @@ async fn schedules_of_other_masters_fire_in_time_while_one_hangs() {
     for answer in store.queue.apply(&asked, &[]).await.answers {
         assert_eq!(answer.unwrap().verdict, Verdict::Added);
     }
-    let made = Arc::new(Made::default());
+    let made = Arc::new(OccurrenceObserver::default());
     let options = SpawnOptions {
         serves: Arc::new(|_: DueSet<'_>| true),
         is_full: Arc::new(|_: &str| false),

@@ -33,7 +33,7 @@ struct Handed<'a> {
 
 /// A job that is looked at.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct JobView<'a> {
     topic: &'a str,
     id: &'a str,
     /// When the job is due, epoch s.
@@ -75,7 +75,7 @@ pub(super) async fn get(State(state): State<DelayQueue>, call: Call) -> Result<R
     let topic = job.queue().unwrap_or_default();
     allow(&call.caller, Scope::Read, topic)?;
     let body = String::from_utf8_lossy(&job.body);
-    let shown = Shown {
+    let shown = JobView {
         topic,
         id: found.id.as_str(),
         delay: due_ms.div_euclid(1000),

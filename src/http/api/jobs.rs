@@ -104,14 +104,14 @@ pub(super) async fn list(
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Shown {
+pub(super) struct ShowJobParams {
     /// `1` adds the body as `body_base64`
     #[param(schema_with = flag_schema)]
     body: Option<String>,
 }
 
 /// Show a job
-#[utoipa::path(get, path = "/v1/jobs/{id}", tag = "jobs", params(InPath, Shown), responses(
+#[utoipa::path(get, path = "/v1/jobs/{id}", tag = "jobs", params(InPath, ShowJobParams), responses(
     (status = 200, body = view::Job, description = "The job"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such job: completed jobs are not kept"),
 ))]
@@ -119,7 +119,7 @@ pub(super) async fn show(
     State(api): State<Api>,
     caller: Caller,
     Id(id): Id,
-    Query(shown): Query<Shown>,
+    Query(shown): Query<ShowJobParams>,
 ) -> Result<Json<view::Job>, Problem> {
     let with_body = flag("body", shown.body.as_deref())?.unwrap_or(false);
     let found =

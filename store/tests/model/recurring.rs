@@ -168,7 +168,7 @@ fn occurrence(generation: u8, time: u8, number: u8) -> [Vec<u8>; 3] {
 }
 
 /// By generation and time: the numbers of the occurrences that were made.
-type Made = BTreeMap<(u8, u8), Vec<u8>>;
+type OccurrenceNumbers = BTreeMap<(u8, u8), Vec<u8>>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct Spawner {
@@ -194,9 +194,9 @@ struct World {
     client: Client,
     /// Calls that may still be carried out.
     late: Vec<Call>,
-    made: Made,
+    made: OccurrenceNumbers,
     /// What the replica has, if it lags.
-    replica: Option<(Store, Made)>,
+    replica: Option<(Store, OccurrenceNumbers)>,
     left: Left,
 }
 
@@ -481,7 +481,7 @@ impl Model {
             spawners: Default::default(),
             client: Client::default(),
             late: Vec::new(),
-            made: Made::new(),
+            made: OccurrenceNumbers::new(),
             replica: None,
             left: scene.left,
         };

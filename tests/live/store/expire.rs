@@ -21,9 +21,9 @@ const AGO: i64 = 1_000_000_000_000;
 
 /// The ids and reasons of the deaths, and the ids of the drops.
 #[derive(Default)]
-struct Told(Mutex<BTreeSet<(String, &'static str)>>);
+struct EndObserver(Mutex<BTreeSet<(String, &'static str)>>);
 
-impl Observer for Told {
+impl Observer for EndObserver {
     fn observe(&self, event: &JobEvent<'_>) {
         let (id, what) = match event {
             JobEvent::Dead { id, reason, .. } => (id, reason.as_str()),
@@ -45,7 +45,7 @@ fn of_queue() -> Job {
 }
 
 async fn sweep(fixture: &Fixture) -> BTreeSet<(String, &'static str)> {
-    let told = Told::default();
+    let told = EndObserver::default();
     fixture.store.queue.end_jobs(0, LateRules::default(), &told).await.unwrap();
     told.0.into_inner()
 }

@@ -27,26 +27,30 @@ const SECOND: i64 = 1_000;
 
 /// An event of a schedule.
 #[derive(Debug, Clone, PartialEq)]
-enum Told {
+enum ScheduleEvent {
     Made { schedule: String, id: String, is_caught_up: bool },
     Missed { schedule: String, count: u64, times: Vec<i64>, reason: &'static str },
 }
 
 #[derive(Default)]
-struct Seen(Mutex<Vec<Told>>);
+struct Seen(Mutex<Vec<ScheduleEvent>>);
 
 impl Observer for Seen {
     fn observe(&self, event: &JobEvent<'_>) {
         let told = match *event {
-            JobEvent::OccurrenceMade { schedule, id, is_caught_up, .. } => {
-                Told::Made { schedule: schedule.to_string(), id: id.to_string(), is_caught_up }
-            }
-            JobEvent::OccurrencesMissed { schedule, count, times, reason, .. } => Told::Missed {
+            JobEvent::OccurrenceMade { schedule, id, is_caught_up, .. } => ScheduleEvent::Made {
                 schedule: schedule.to_string(),
-                count,
-                times: times.to_vec(),
-                reason,
+                id: id.to_string(),
+                is_caught_up,
             },
+            JobEvent::OccurrencesMissed { schedule, count, times, reason, .. } => {
+                ScheduleEvent::Missed {
+                    schedule: schedule.to_string(),
+                    count,
+                    times: times.to_vec(),
+                    reason,
+                }
+            }
             _ => return,
         };
         self.0.lock().push(told);
@@ -55,7 +59,7 @@ impl Observer for Seen {
 
 impl Seen {
     /// Waits until this is true of all events.
-    async fn until(&self, what: &str, is_so: impl Fn(&[Told]) -> bool) {
+    async fn until(&self, what: &str, is_so: impl Fn(&[ScheduleEvent]) -> bool) {
         let waiting = async {
             while !is_so(&self.0.lock()) {
                 tokio::task::yield_now().await;
@@ -82,17 +86,19 @@ impl Seen {
 }
 
 /// The ids of the occurrences that were made, in the order of the events.
-fn made_of(told: &[Told], of: &str) -> Vec<String> {
-    let id = |told: &Told| match told {
-        Told::Made { schedule, id, .. } if schedule == of => Some(id.clone()),
+fn made_of(told: &[ScheduleEvent], of: &str) -> Vec<String> {
+    let id = |told: &ScheduleEvent| match told {
+        ScheduleEvent::Made { schedule, id, .. } if schedule == of => Some(id.clone()),
         _ => None,
     };
     told.iter().filter_map(id).collect()
 }
 
-fn missed_of(told: &[Told], of: &str, why: &str) -> Option<Vec<i64>> {
+fn missed_of(told: &[ScheduleEvent], of: &str, why: &str) -> Option<Vec<i64>> {
     told.iter().find_map(|told| match told {
-        Told::Missed { schedule, times, reason, .. } if schedule == of && *reason == why => {
+        ScheduleEvent::Missed { schedule, times, reason, .. }
+            if schedule == of && *reason == why =>
+        {
             Some(times.clone())
         }
         _ => None,
@@ -435,10 +441,12 @@ async fn a_gap_is_told_once_with_its_times() {
     let first: Vec<i64> = (1..=5).map(|n| next_ms - (11 - n) * SECOND).collect();
     assert_eq!(times[..5], first);
     let told = fixture.seen.0.lock().clone();
-    let Told::Missed { count, .. } = &told[1] else { panic!("{told:?}") };
+    let ScheduleEvent::Missed { count, .. } = &told[1] else { panic!("{told:?}") };
     assert_eq!(*count, times.len() as u64);
     let newest = times.last().unwrap() + SECOND;
-    assert!(matches!(&told[0], Told::Made { id, .. } if *id == occurrence_id("late", newest)));
+    assert!(
+        matches!(&told[0], ScheduleEvent::Made { id, .. } if *id == occurrence_id("late", newest))
+    );
     let progress = fixture.get("late").await.progress;
     assert!(progress.missed >= *count && progress.last_missed_ms >= times.last().copied());
 }

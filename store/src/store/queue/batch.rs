@@ -24,15 +24,15 @@ use crate::store::scripts::Name;
 use crate::store::wake_up::WakeUp;
 
 mod answer;
-mod asked;
 mod item;
 mod pass;
 mod recurring;
+mod request_ref;
 
-pub use answer::{Answer, Made};
+pub use answer::{Answer, NewOccurrence};
 use answer::{CallAnswers, read_answer};
-pub use asked::RequestRef;
 use pass::Pass;
+pub use request_ref::RequestRef;
 
 /// The time after its creation within which a call may be carried out. It is less than the response
 /// timeout, so that Redis never carries out a call that its caller has given up.
@@ -50,7 +50,7 @@ pub struct Applied {
     /// The buckets whose readers must wake earlier than planned.
     pub wake_ups: Vec<WakeUp>,
     /// The occurrences of recurring schedules that the requests made.
-    pub made: Vec<Made>,
+    pub made: Vec<NewOccurrence>,
     /// The places of the requests to `fail` whose wait would have ended past the expiry of the job:
     /// the job died of that, not of the end of its retry array.
     pub expired: Vec<usize>,

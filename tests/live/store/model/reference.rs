@@ -8,7 +8,7 @@ use dwell::store::queue::claim::MAX_CLAIM_AHEAD;
 
 pub(crate) type Fence = [u8; 8];
 /// Verdict and due time. `None`: none is told. `Some(CLOCK)`: the script's own now decides.
-pub(crate) type Told = (&'static str, Option<i64>);
+pub(crate) type VerdictAndDue = (&'static str, Option<i64>);
 /// A due time that Redis's clock decides.
 pub(crate) const CLOCK: i64 = i64::MIN;
 /// Jobs that a claim took, and whether each is not ripe yet.
@@ -60,7 +60,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    fn told(&self) -> Told {
+    fn told(&self) -> VerdictAndDue {
         (if self.replaced { "replaced" } else { "added" }, Some(self.due))
     }
 
@@ -73,14 +73,14 @@ impl Job {
 pub(crate) struct Over {
     fired: bool,
     message: u64,
-    told: Told,
+    told: VerdictAndDue,
 }
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reference {
     pub(crate) jobs: BTreeMap<u8, Job>,
     pub(crate) gone: BTreeMap<u8, Over>,
-    pub(crate) acts: BTreeMap<u64, Told>,
+    pub(crate) acts: BTreeMap<u64, VerdictAndDue>,
     /// When another master was seen.
     pub(crate) changed: i64,
     pub(crate) lives: u64,
@@ -114,7 +114,7 @@ impl Reference {
         message: u64,
         request: &Request,
         generation: [u8; 8],
-    ) -> Told {
+    ) -> VerdictAndDue {
         let was = self.jobs.get(&request.id).cloned();
         let over = self.gone.get(&request.id).cloned();
         if let Some(was) = was.as_ref().filter(|was| was.message == message) {
@@ -177,7 +177,7 @@ impl Reference {
         action: &ModelAct,
         generation: [u8; 8],
         wait_is_over: bool,
-    ) -> Told {
+    ) -> VerdictAndDue {
         if let Some(told) = self.acts.get(&message) {
             return *told;
         }
@@ -217,7 +217,12 @@ impl Reference {
         }
     }
 
-    fn apply(&mut self, action: &ModelAct, generation: [u8; 8], wait_is_over: bool) -> Told {
+    fn apply(
+        &mut self,
+        action: &ModelAct,
+        generation: [u8; 8],
+        wait_is_over: bool,
+    ) -> VerdictAndDue {
         let changed = self.changed;
         let Some(job) = self.jobs.get_mut(&action.id) else {
             let fired = self.gone.get(&action.id).filter(|over| over.fired);

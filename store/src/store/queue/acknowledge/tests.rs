@@ -134,9 +134,9 @@ async fn what_is_wrong_with_one_caller_concerns_no_other() {
 
 /// Notes what it is told.
 #[derive(Default)]
-struct Told(Mutex<Vec<String>>);
+struct RecordingObserver(Mutex<Vec<String>>);
 
-impl LeaseObserver for Told {
+impl LeaseObserver for RecordingObserver {
     fn acknowledged(&self, queue: &str, id: &JobId, _: &LeaseAction, verdict: LeaseVerdict) {
         self.0.lock().push(format!("{queue} {} {}", id.as_str(), verdict.as_str()));
     }
@@ -153,7 +153,7 @@ async fn verdicts_and_wake_ups_do_not_need_the_caller() {
     let client = redis::Client::open(fixture.server.url()).unwrap();
     let (mut link, mut messages) = client.get_async_pubsub().await.unwrap().split();
     link.subscribe(fixture.store.keys().wake()).await.unwrap();
-    let told = Arc::new(Told::default());
+    let told = Arc::new(RecordingObserver::default());
     let action = LeaseAction::Release { wait_ms: 0 };
     let release = [Acknowledgement { id: job.id.clone(), lease: job.lease.clone(), action }];
     let acknowledging = fixture.store.queue.acknowledge_observed(&release, told.clone());
@@ -187,7 +187,7 @@ async fn an_observer_that_panics_changes_no_answer_and_no_wake_up() {
     let [first, second] = [&jobs[0], &jobs[1]].map(|Popped { id, lease, .. }| {
         [Acknowledgement { id: id.clone(), lease: lease.clone(), action: action.clone() }]
     });
-    let (queue, told) = (&fixture.store.queue, Arc::new(Told::default()));
+    let (queue, told) = (&fixture.store.queue, Arc::new(RecordingObserver::default()));
     // Both come before the first batch is sent.
     let (panicked, other) = join(
         queue.acknowledge_observed(&first, Arc::new(Panics)),
