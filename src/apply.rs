@@ -15,7 +15,7 @@ use crate::request::{Act, Request};
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::batch::{Answer, Applied, NewOccurrence, RequestRef};
+use crate::store::jobs::batch::{Answer, Applied, NewOccurrence, RequestRef};
 use crate::store::reader::lookup::{JobState, StoredJob};
 use crate::store::wake_up::WakeUp;
 use crate::telemetry::Events;
@@ -117,7 +117,7 @@ impl<'a> RequestBatch<'a> {
         while !sending.is_empty() {
             let asked: Vec<RequestRef<'_>> =
                 sending.iter().map(|at| (&self.requests[*at]).into()).collect();
-            let applied = store.queue.apply(&asked, default_retry_ms).await;
+            let applied = store.jobs.apply(&asked, default_retry_ms).await;
             let Applied { answers, wake_ups, made, expired } = applied;
             all_wake_ups.extend(wake_ups);
             self.made.extend(
@@ -255,7 +255,7 @@ impl Apply {
             due_ms: job.due_ms(),
             is_reserved: job.state == JobState::Reserved,
         });
-        let held = self.store.queue.finish_held(job, finish.clone()).await;
+        let held = self.store.jobs.finish_held(job, finish.clone()).await;
         if matches!(held, Ok(true)) {
             return Ok(Verdict::Finished);
         }

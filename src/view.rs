@@ -13,7 +13,7 @@ use utoipa::openapi::schema::SchemaType;
 use utoipa::openapi::{Object, ObjectBuilder, Type};
 
 use crate::job::{self, Action, Confirm, JobId, Verdict};
-use crate::store::queue::batch::Answer;
+use crate::store::jobs::batch::Answer;
 use crate::store::reader::lookup::{JobState, StoredJob};
 use crate::store::record::Record;
 use crate::units::{show_duration_ms, show_time_ms};

@@ -92,11 +92,11 @@ pub use dwell_store::request::{Act, AttemptRef, NewJob};
 #[doc(inline)]
 pub use dwell_store::store::error::{Class as ErrorClass, ErrorKind, StoreError as Error};
 #[doc(inline)]
-pub use dwell_store::store::queue::acknowledge::{Acknowledged, LeaseVerdict};
+pub use dwell_store::store::jobs::acknowledge::{Acknowledged, LeaseVerdict};
 #[doc(inline)]
-pub use dwell_store::store::queue::batch::Answer;
+pub use dwell_store::store::jobs::batch::Answer;
 #[doc(inline)]
-pub use dwell_store::store::queue::lease::Lease as ClaimedJob;
+pub use dwell_store::store::jobs::lease::Lease as ClaimedJob;
 #[doc(inline)]
 pub use dwell_store::store::reader::counts::Counts;
 #[doc(inline)]

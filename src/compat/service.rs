@@ -21,8 +21,8 @@ use crate::policy::expiry;
 use crate::queues::QueueService;
 use crate::request::{Act, NewJob, OwnQueues, Request, RequestRules, act_on};
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::claim::MAX_CLAIM_AHEAD;
-use crate::store::queue::ends::Over;
+use crate::store::jobs::claim::MAX_CLAIM_AHEAD;
+use crate::store::jobs::ends::Over;
 use crate::store::reader::list::Query;
 use crate::store::reader::lookup::{JobState, StoredJob};
 use crate::units::quote_address;
@@ -132,7 +132,7 @@ impl Service {
     /// schedule: the job is not stored, and the protocols know no such answer.
     async fn store_job(&self, new_job: NewJob) -> Result<Verdict, StoreError> {
         if let Some(ends_ms) = new_job.job.ends_ms
-            && let Err(error) = self.inner.apply.store.queue.note_end(&new_job.id, ends_ms).await
+            && let Err(error) = self.inner.apply.store.jobs.note_end(&new_job.id, ends_ms).await
         {
             tracing::debug!(id = %new_job.id, %error, "the end of a job could not be noted");
         }
@@ -295,7 +295,7 @@ impl Service {
             generation: found.record.generation,
             size: found.size,
         });
-        self.inner.apply.store.queue.end_these(dead).await
+        self.inner.apply.store.jobs.end_these(dead).await
     }
 
     /// Removes the ready jobs of a queue.

@@ -11,7 +11,7 @@ use crate::events::JobEvent;
 use crate::job::{Action, Conflict, Target, Verdict};
 use crate::request::{Code, Rejection, Request, parse};
 use crate::store::error::{Class, ErrorKind, StoreError};
-use crate::store::queue::batch::Answer;
+use crate::store::jobs::batch::Answer;
 use crate::telemetry::trace::{About, Span};
 
 /// The message of a request that is not applied yet.

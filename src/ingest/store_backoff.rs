@@ -53,7 +53,7 @@ impl RetryPolicy for StoreBackoff<'_> {
         }
         tokio::select! {
             () = self.give_up.cancelled() => {
-                self.ingest.apply.store.queue.unanswered_are_over().await;
+                self.ingest.apply.store.jobs.unanswered_are_over().await;
                 self.paused = None;
                 false
             }

@@ -11,7 +11,7 @@ use crate::config::EventKind;
 use crate::events::{Facts, JobEvent, Settled};
 use crate::job::{Action, JobId, Verdict};
 use crate::store::due_set::DueSet;
-use crate::store::queue::acknowledge::LeaseVerdict;
+use crate::store::jobs::acknowledge::LeaseVerdict;
 use crate::store::record::short_error;
 
 /// The most events that wait to be published: some megabytes, and some tens where the targets are

@@ -1,6 +1,6 @@
 //! The only module that knows Redis. Jobs live in buckets; each step is one idempotent script.
 //!
-//! - [`queue`]: requests, claims and settles; [`reader`]: jobs and counts; [`schedules`]: recurring
+//! - [`jobs`]: requests, claims and settles; [`reader`]: jobs and counts; [`schedules`]: recurring
 //!   schedules; [`admin`]: sweep, transfer and fsck. All four stand on one [`namespace`].
 //! - [`keys`]: every key; [`due_set`]: the owners of sets; [`record`]: the form of a job in Redis;
 //!   [`scripts`]: the Lua files; [`call`]: their calls, with bounds and repeats.
@@ -23,13 +23,13 @@ pub mod due_set;
 pub mod error;
 pub mod gate;
 pub mod instances;
+pub mod jobs;
 pub mod keys;
 pub mod limits;
 pub mod meta;
 pub mod namespace;
 pub mod place_observers;
 pub mod places;
-pub mod queue;
 pub mod queue_limits;
 pub mod reader;
 pub mod record;
@@ -48,10 +48,10 @@ use admin::Admin;
 use client::RedisClient;
 use error::{Class, StoreError};
 use gate::Gate;
+use jobs::Jobs;
 use keys::Keys;
 use namespace::Namespace;
 pub use namespace::{CallObserver, IsQueueFull, Unobserved};
-use queue::Queue;
 use reader::Reader;
 use schedules::Schedules;
 
@@ -59,7 +59,7 @@ use schedules::Schedules;
 /// is its [`Namespace`] with the parts that work on it.
 pub struct Store {
     /// Changes jobs.
-    pub queue: Queue,
+    pub jobs: Jobs,
     /// Looks at jobs.
     pub reader: Reader,
     /// Recurring schedules.
@@ -147,7 +147,7 @@ impl Store {
     fn over(namespace: Namespace) -> Store {
         let namespace = Arc::new(namespace);
         Store {
-            queue: Queue::new(namespace.clone()),
+            jobs: Jobs::new(namespace.clone()),
             reader: Reader::new(namespace.clone()),
             schedules: Schedules::new(namespace.clone()),
             admin: Admin::new(namespace.clone()),

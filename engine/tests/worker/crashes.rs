@@ -136,7 +136,7 @@ async fn a_worker_sends_the_jobs_of_brokers_back_and_never_delivers_them() {
         .unwrap();
     let bucket = store.keys().bucket_of(new_job.id.as_str());
     assert_eq!(
-        store.queue.claim(bucket, "main", SHORT_TTR, 10, 1 << 20).await.unwrap().jobs.len(),
+        store.jobs.claim(bucket, "main", SHORT_TTR, 10, 1 << 20).await.unwrap().jobs.len(),
         1
     );
     let (worker, mut said) = waiting(&fixture);

@@ -22,7 +22,7 @@ use crate::http::server::account::Account;
 use crate::job::{Job, JobId, Verdict};
 use crate::request::{NewJob, Rejection, Request};
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::batch::Answer;
+use crate::store::jobs::batch::Answer;
 use crate::store::reader::lookup::JobState;
 use crate::view;
 

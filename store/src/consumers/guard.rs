@@ -11,7 +11,7 @@ use crate::job::JobId;
 use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::pop::{PopLimits, Popped, Return};
+use crate::store::jobs::pop::{PopLimits, Popped, Return};
 use crate::store::record::Nonce;
 use crate::store::wake_up::WakeUp;
 
@@ -244,7 +244,7 @@ pub(super) fn give_back_later(
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
     runtime.spawn(async move {
         for _ in 0..MAX_RETURN_TRIES {
-            let store = &consumers.inner.store.queue;
+            let store = &consumers.inner.store.jobs;
             match store.unpop(nonce, when, bucket, &queue, &ids).await {
                 Ok(0) => return,
                 Ok(_) => {

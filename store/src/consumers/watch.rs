@@ -293,7 +293,7 @@ impl Watch {
         buckets: &[u16],
     ) -> Result<(), StoreError> {
         let (mut parts, mut result) =
-            (consumers.inner.store.queue.heads(&self.queue, buckets), None);
+            (consumers.inner.store.jobs.heads(&self.queue, buckets), None);
         while let Some((buckets, answer)) = parts.next().await {
             let (mut state, now) = (self.state.lock(), clock::now());
             match answer {

@@ -185,7 +185,7 @@ impl Runner {
     }
 }
 
-/// The arguments as `store/queue/settle.rs` builds them.
+/// The arguments as `store/jobs/settle.rs` builds them.
 pub(crate) fn settle_call(how: How, tokens: &[Token]) -> Call {
     let lease = tokens[0].lease;
     if how == How::Complete {

@@ -1,4 +1,4 @@
-//! A call of a script: its KEYS and ARGV, as the store builds them (`store/queue`).
+//! A call of a script: its KEYS and ARGV, as the store builds them (`store/jobs`).
 
 use dwell_core::Destination;
 use dwell_store::job::{Confirm, Conflict, DeadReason, Due, Job, JobId};

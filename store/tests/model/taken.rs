@@ -20,7 +20,7 @@ pub(crate) struct Taken {
     pub(crate) due: i64,
 }
 
-/// The jobs in the answer of a claim or rescue under this nonce, as `store/queue/claim/answer.rs`
+/// The jobs in the answer of a claim or rescue under this nonce, as `store/jobs/claim/answer.rs`
 /// reads it.
 pub(crate) fn taken(nonce: [u8; 8], reply: &Reply) -> Result<Vec<Taken>, String> {
     let created = reply.items().get(7).ok_or("a claim answered too few items")?.bytes();

@@ -32,11 +32,8 @@ async fn crash_on(env: &Environment, id: &str, times: usize) {
     let id = JobId::new(id).unwrap();
     let bucket = store.keys().bucket_of(id.as_str());
     for _ in 0..times {
-        let claimed = store
-            .queue
-            .claim(bucket, "main", Duration::from_millis(20), 10, 1 << 20)
-            .await
-            .unwrap();
+        let claimed =
+            store.jobs.claim(bucket, "main", Duration::from_millis(20), 10, 1 << 20).await.unwrap();
         assert_eq!(claimed.jobs.len(), 1);
         wait_until("it is taken over", async || {
             rescue.run_once(bucket).await.unwrap();

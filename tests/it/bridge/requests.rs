@@ -12,7 +12,7 @@ use dwell::publisher::Publisher;
 use dwell::readiness::Readiness;
 use dwell::request::{Act, NewJob, Request, RequestRules};
 use dwell::store::error::Class;
-use dwell::store::queue::pop::PopLimits;
+use dwell::store::jobs::pop::PopLimits;
 use dwell::store::reader::lookup::{JobState, StoredJob};
 use dwell::store::scripts::Name;
 use dwell::store::{CallObserver, Store};
@@ -355,10 +355,10 @@ async fn a_finish_counts_once_whether_or_not_its_caller_went_away() {
 
 /// A job of the queue `q` that a consumer holds, as it is read then.
 async fn held(apply: &Apply, id: &str) -> StoredJob {
-    let Store { queue, reader, .. } = &*apply.store;
+    let Store { jobs, reader, .. } = &*apply.store;
     let id = JobId::new(id).unwrap();
     let new_job = NewJob::new(Job::for_queue("q", "x"), Due::In(0)).id(id.clone());
-    queue.schedule(&[new_job]).await.unwrap();
+    jobs.schedule(&[new_job]).await.unwrap();
     let limits = PopLimits {
         ttr_ms: Some(600_000),
         max_ttr_ms: 600_000,
@@ -367,7 +367,7 @@ async fn held(apply: &Apply, id: &str) -> StoredJob {
         room: None,
     };
     let bucket = apply.store.keys().bucket_of(id.as_str());
-    assert_eq!(queue.pop(rand::random(), bucket, "q", limits).await.unwrap().jobs.len(), 1);
+    assert_eq!(jobs.pop(rand::random(), bucket, "q", limits).await.unwrap().jobs.len(), 1);
     reader.find(&id).await.unwrap().unwrap()
 }
 

@@ -126,7 +126,7 @@ async fn a_kept_request_that_is_requeued_is_published_to_rejected() {
     let id = put_back(&env).await;
     let requeue = act_on(Action::Requeue, JobId::new(id.as_str()).unwrap(), None);
     assert_eq!(
-        env.store().await.queue.act(&requeue, &[]).await.unwrap().verdict.as_str(),
+        env.store().await.jobs.act(&requeue, &[]).await.unwrap().verdict.as_str(),
         "requeued"
     );
     let requeued = env.arrived("delay.rejected", 2).await.remove(1);
@@ -150,7 +150,7 @@ async fn a_request_whose_keeper_crashed_is_kept_all_the_same() {
     env.stop(Duration::from_secs(5)).await;
     // An instance that takes it and ends.
     let taken =
-        env.store().await.queue.claim(0, "main", Duration::from_millis(100), 1, 1).await.unwrap();
+        env.store().await.jobs.claim(0, "main", Duration::from_millis(100), 1, 1).await.unwrap();
     assert_eq!(taken.jobs.len(), 1);
     env.run(ALL).await;
     let letter = env.arrived("delay.dead", 1).await.remove(0);

@@ -92,7 +92,7 @@ async fn the_user_of_the_docs_can_do_all_that_dwell_does() {
 /// Starts, stores, wakes, listens, looks for damage: the first of it that is refused.
 async fn everything(redis: &Redis) -> Result<(), StoreError> {
     let store = Store::open(redis, &[MAIN.to_owned()], Arc::new(Unobserved)).await?;
-    let wake_ups = store.queue.schedule(&[request("a", rand::random(), FAR)]).await?.wake_ups;
+    let wake_ups = store.jobs.schedule(&[request("a", rand::random(), FAR)]).await?.wake_ups;
     store.read_clock().await?;
     store.wake_others(&wake_ups).await?;
     let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();

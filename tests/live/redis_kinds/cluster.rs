@@ -101,7 +101,7 @@ async fn a_wake_up_reaches_who_listens_at_another_node() {
     };
     let store = crate::store::fixture::open(&settings, &["main"]).await;
     let wake_ups = store
-        .queue
+        .jobs
         .schedule(&[crate::store::fixture::request("a", 1, crate::store::fixture::FAR)])
         .await
         .unwrap()

@@ -6,9 +6,9 @@ use dwell::events::{JobEvent, Observer};
 use dwell::job::{Action, DeadReason, Due, Expire, Job, Late, Verdict};
 use dwell::policy::late::LateRules;
 use dwell::request::NewJob;
-use dwell::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
-use dwell::store::queue::batch::RequestRef;
-use dwell::store::queue::pop::{PopLimits, Popped};
+use dwell::store::jobs::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
+use dwell::store::jobs::batch::RequestRef;
+use dwell::store::jobs::pop::{PopLimits, Popped};
 use dwell::store::reader::lookup::{JobState, StoredJob};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 use parking_lot::Mutex;
@@ -46,7 +46,7 @@ fn of_queue() -> Job {
 
 async fn sweep(fixture: &Fixture) -> BTreeSet<(String, &'static str)> {
     let told = EndObserver::default();
-    fixture.store.queue.end_jobs(0, LateRules::default(), &told).await.unwrap();
+    fixture.store.jobs.end_jobs(0, LateRules::default(), &told).await.unwrap();
     told.0.into_inner()
 }
 
@@ -141,7 +141,7 @@ async fn a_fail_by_a_message_tells_that_the_expiry_ended_the_job() {
         put(&fixture, name, job, Due::NOW, Expire::After(HOUR)).await;
         assert_eq!(take(&fixture).await.id, id(name));
         let fail = action(Action::Fail, name, message);
-        let applied = fixture.store.queue.apply(&[RequestRef::Act(&fail)], &[]).await;
+        let applied = fixture.store.jobs.apply(&[RequestRef::Act(&fail)], &[]).await;
         let answer = applied.answers[0].as_ref().unwrap();
         assert_eq!((answer.verdict, answer.is_death()), (Verdict::Dead, true), "{name}");
         assert_eq!(applied.expired, expired, "{name}");
@@ -207,12 +207,12 @@ async fn take(fixture: &Fixture) -> Popped {
         most_bytes: 1 << 20,
         room: None,
     };
-    fixture.store.queue.pop(rand::random(), 0, "q", limits).await.unwrap().jobs.remove(0)
+    fixture.store.jobs.pop(rand::random(), 0, "q", limits).await.unwrap().jobs.remove(0)
 }
 
 async fn say(fixture: &Fixture, job: &Popped, action: LeaseAction) -> LeaseVerdict {
     let word = Acknowledgement { id: job.id.clone(), lease: job.lease.clone(), action };
-    fixture.store.queue.acknowledge(&[word]).await.remove(0).unwrap().verdict
+    fixture.store.jobs.acknowledge(&[word]).await.remove(0).unwrap().verdict
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use dwell::apply::RequestBatch;
 use dwell::job::{Action, Conflict, Due, Verdict};
 use dwell::request::{NewJob, Origin, Request};
-use dwell::store::queue::batch::Answer;
-use dwell::store::queue::settle::{Bury, Completion};
+use dwell::store::jobs::batch::Answer;
+use dwell::store::jobs::settle::{Bury, Completion};
 use dwell_connectors::conformance::proxy::{Direction, Flow};
 
 use super::fixture::{FAR, Fixture, PAST, RETRY, action, held, id, origin, request};
@@ -116,7 +116,7 @@ async fn a_call_repeated_behind_a_new_schedule_of_its_job_stores_nothing() {
         if word == Action::Requeue {
             let job = held(&fixture.claim_one().await);
             let bury = Bury { job, reason: dwell::job::DeadReason::Invalid, error: String::new() };
-            fixture.store.queue.bury(0, &[bury]).await.unwrap();
+            fixture.store.jobs.bury(0, &[bury]).await.unwrap();
         }
         let act = dwell::request::Act { due: Some(PAST), ..action(word, "a", 2) };
         assert!(matches!(fixture.act(&act).await, Verdict::Rescheduled | Verdict::Requeued));
@@ -151,9 +151,9 @@ async fn an_outcome_without_a_generation_still_answers() {
     let fixture = Fixture::new().await;
     let call = first(1, PAST, b"firstone");
     let plain = request("b", 2, PAST);
-    fixture.store.queue.schedule(&[call.clone(), plain.clone()]).await.unwrap();
+    fixture.store.jobs.schedule(&[call.clone(), plain.clone()]).await.unwrap();
     let jobs: Vec<_> = fixture.claim().await.jobs.iter().map(held).collect();
-    fixture.store.queue.complete(0, &jobs, Completion::Fired).await.unwrap();
+    fixture.store.jobs.complete(0, &jobs, Completion::Fired).await.unwrap();
     // As an instance of before writes it.
     const CUT: &str = "for _, id in ipairs(ARGV) do redis.call('HSET', KEYS[1], id, redis.call('HGET', KEYS[1], id):sub(1, 18)) end";
     fixture.redis(&["EVAL", CUT, "1", &fixture.key("completed"), "a", "b"]).await;
@@ -175,7 +175,7 @@ async fn a_lost_answer_and_a_cancel_leave_one_job_which_is_cancelled() {
     let fixture = Fixture::new().await;
     let lossy = Lossy::beside(&fixture).await;
     // It opens the connection, and Redis knows the script.
-    lossy.store.queue.schedule(&[request("first", 9, FAR)]).await.unwrap();
+    lossy.store.jobs.schedule(&[request("first", 9, FAR)]).await.unwrap();
     fixture.act(&action(Action::Cancel, "first", 10)).await;
     lossy.link.set(Direction::Down, Flow::Drop);
     let mut requests = [Request::NewJob(Box::new(first(1, FAR, b"firstone")))];

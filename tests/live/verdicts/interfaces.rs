@@ -78,7 +78,7 @@ impl Interface {
                             Interface::Http => delete(&api, id).await,
                             _ => env
                                 .store()
-                                .queue
+                                .jobs
                                 .act(&act(id), &[])
                                 .await
                                 .unwrap()

@@ -19,7 +19,7 @@ use crate::job::{Action, Conflict, Due, Job, JobId, Verdict};
 use crate::request::{Act, KeptParts, NewJob, NewSchedule, Origin};
 use crate::schedule::{Overlap, Progress, StoredSchedule, Timing};
 use crate::store::Unobserved;
-use crate::store::queue::batch::RequestRef;
+use crate::store::jobs::batch::RequestRef;
 use crate::store::schedules::change::Changed;
 
 const QUEUE: &str = "reports";
@@ -149,7 +149,7 @@ fn each_second(name: &str, edit: impl FnOnce(&mut Timing)) -> NewSchedule {
 }
 
 async fn apply(store: &Store, asked: RequestRef<'_>) -> Verdict {
-    store.queue.apply(&[asked], &[]).await.answers.remove(0).unwrap().verdict
+    store.jobs.apply(&[asked], &[]).await.answers.remove(0).unwrap().verdict
 }
 
 impl Fixture {
@@ -160,7 +160,7 @@ impl Fixture {
     }
 
     async fn put(&self, new: &NewSchedule) {
-        let answers = self.store.queue.apply(&[RequestRef::NewSchedule(new)], &[]).await.answers;
+        let answers = self.store.jobs.apply(&[RequestRef::NewSchedule(new)], &[]).await.answers;
         let verdicts: Vec<Verdict> =
             answers.into_iter().map(|answer| answer.unwrap().verdict).collect();
         assert_eq!(verdicts, [Verdict::Added]);
@@ -375,7 +375,7 @@ async fn many_that_are_due_at_once_are_made_once_each() {
     };
     let new: Vec<NewSchedule> = names.iter().map(daily).collect();
     let asked: Vec<RequestRef<'_>> = new.iter().map(RequestRef::NewSchedule).collect();
-    for answer in fixture.store.queue.apply(&asked, &[]).await.answers {
+    for answer in fixture.store.jobs.apply(&asked, &[]).await.answers {
         assert_eq!(answer.unwrap().verdict, Verdict::Added);
     }
     for name in &names {
@@ -460,7 +460,7 @@ async fn an_occurrence_whose_id_another_job_has_is_missed_and_the_next_is_made()
     let taken_ms = next_ms + 2 * SECOND;
     let foreign = occurrence_id("report", taken_ms);
     let job = NewJob::new(Job::for_queue("other", "foreign"), Due::At(4_000_000_000_000));
-    fixture.store.queue.schedule(&[job.id(id(&foreign))]).await.unwrap();
+    fixture.store.jobs.schedule(&[job.id(id(&foreign))]).await.unwrap();
     let (stop, running) = fixture.spawner();
     assert_eq!(fixture.seen.missed("report", "conflict").await, [taken_ms]);
     let before = fixture.seen.made_of("report").len();
@@ -485,7 +485,7 @@ async fn with_skip_nothing_is_made_while_the_occurrence_before_is_alive() {
     assert_eq!(first.len(), 1, "{first:?}");
     assert!(skipped[0] > split_occurrence_id(&first[0]).unwrap().1);
     let cancel = Act::new(Action::Cancel, id(&first[0]));
-    let answer = fixture.store.queue.apply(&[RequestRef::Act(&cancel)], &[]).await.answers.pop();
+    let answer = fixture.store.jobs.apply(&[RequestRef::Act(&cancel)], &[]).await.answers.pop();
     assert_eq!(answer.unwrap().unwrap().verdict, Verdict::Cancelled);
     fixture.seen.until_made("slow", 2).await;
     stop.cancel();

@@ -10,7 +10,7 @@ use crate::schedule::Progress;
 use crate::store::answer::Items;
 use crate::store::call::script_call::ScriptCall;
 use crate::store::error::{Class, StoreError, UNREADABLE_HINT};
-use crate::store::queue::schedule::own_queues_argument;
+use crate::store::jobs::schedule::own_queues_argument;
 use crate::store::record::Generation;
 use crate::store::schedules::codec;
 use crate::store::schedules::occurrence::Occurrence;

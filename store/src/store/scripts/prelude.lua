@@ -105,7 +105,7 @@ local function schedule_verdict_of(record) return has(string.byte(record, 2), FL
 
 -- The records of recurring schedules, the last of KEYS of the scripts that ask whether an id is a schedule's.
 local SCHEDULES = sub(KEYS[#KEYS], -11) == '}:schedules' and KEYS[#KEYS]
--- The index of jobs that have an end or an expiry: zset id -> when to look at the job (queue/ends.rs), the key
+-- The index of jobs that have an end or an expiry: zset id -> when to look at the job (jobs/ends.rs), the key
 -- before.
 local ENDS = SCHEDULES and KEYS[#KEYS - 1]
 -- The record of the job of each occurrence in the record of a schedule (store/schedules/codec.rs): it follows

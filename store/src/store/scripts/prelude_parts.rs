@@ -88,7 +88,7 @@ mod tests {
     fn the_scripts_know_how_far_a_claim_reaches() {
         let line = format!(
             "local CLAIM_AHEAD = {}\n",
-            crate::store::queue::claim::MAX_CLAIM_AHEAD.as_millis()
+            crate::store::jobs::claim::MAX_CLAIM_AHEAD.as_millis()
         );
         assert!(PRELUDE.contains(&line), "{line}");
     }

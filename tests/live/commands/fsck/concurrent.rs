@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use dwell::store::admin::fsck::{self, Finding, FsckRules, Problem as P};
-use dwell::store::queue::settle::SettleResult;
+use dwell::store::jobs::settle::SettleResult;
 use dwell::store::record;
 use redis::Commands as _;
 
@@ -74,14 +74,14 @@ async fn forgotten(d: &Damaged, name: &str, retry_ms: &[u64]) {
         d.listed
             .fixture
             .store
-            .queue
+            .jobs
             .claim(bucket, MAIN, crate::store::fixture::LEASE, 1, 1 << 20)
             .await
             .unwrap(),
     );
     assert_eq!(lease.id, id(name));
     assert_eq!(
-        d.listed.fixture.store.queue.hold(bucket, &[(held(&lease), 1)]).await.unwrap(),
+        d.listed.fixture.store.jobs.hold(bucket, &[(held(&lease), 1)]).await.unwrap(),
         [SettleResult::Settled]
     );
     d.redis("ZADD", &d.key(name, "held"), ("1000000000000", name)).await;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use dwell::job::{Action, Conflict};
-use dwell::store::queue::claim::MAX_CLAIM_AHEAD;
+use dwell::store::jobs::claim::MAX_CLAIM_AHEAD;
 
 pub(crate) type Fence = [u8; 8];
 /// Verdict and due time. `None`: none is told. `Some(CLOCK)`: the script's own now decides.

@@ -7,7 +7,7 @@ use crate::store::admin::fsck::{Fsck, bytes};
 use crate::store::call::time::Time;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
-use crate::store::queue::settle::failed;
+use crate::store::jobs::settle::failed;
 use crate::store::record::{self, StateRecord};
 use crate::store::scripts::Name;
 

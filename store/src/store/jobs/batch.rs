@@ -17,9 +17,9 @@ use crate::store::call::waves::Group;
 use crate::store::client::RESPONSE_TIMEOUT;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::Queue;
-use crate::store::queue::act::{Step, act_arguments};
-use crate::store::queue::schedule::{schedule_arguments, schedule_deadline};
+use crate::store::jobs::Jobs;
+use crate::store::jobs::act::{Step, act_arguments};
+use crate::store::jobs::schedule::{schedule_arguments, schedule_deadline};
 use crate::store::scripts::Name;
 use crate::store::wake_up::WakeUp;
 
@@ -65,8 +65,8 @@ pub struct Scheduled {
     pub wake_ups: Vec<WakeUp>,
 }
 
-impl Queue {
-    /// Stores jobs as [`apply`](Queue::apply) does. After an error the result of every request is
+impl Jobs {
+    /// Stores jobs as [`apply`](Jobs::apply) does. After an error the result of every request is
     /// unknown: send the same requests again.
     pub async fn schedule(&self, requests: &[NewJob]) -> Result<Scheduled, StoreError> {
         let asked: Vec<RequestRef<'_>> = requests.iter().map(RequestRef::NewJob).collect();
@@ -74,7 +74,7 @@ impl Queue {
         Ok(Scheduled { answers: answers.into_iter().collect::<Result<_, _>>()?, wake_ups })
     }
 
-    /// Acts on a job, as [`apply`](Queue::apply) does.
+    /// Acts on a job, as [`apply`](Jobs::apply) does.
     pub async fn act(&self, act: &Act, default_retry: &[u64]) -> Result<Answer, StoreError> {
         if act.action == Action::Add {
             return Err(StoreError::rejected("`schedule` is no action on a job that exists"));

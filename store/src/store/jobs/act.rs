@@ -7,8 +7,8 @@ use crate::request::Act;
 use crate::store::call::script_call::ScriptCall;
 use crate::store::call::time::Time;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::Queue;
-use crate::store::queue::schedule::own_queues_argument;
+use crate::store::jobs::Jobs;
+use crate::store::jobs::schedule::own_queues_argument;
 use crate::store::reader::lookup;
 use crate::store::record::{self, Generation, StateRecord};
 use crate::store::scripts::Name;
@@ -26,7 +26,7 @@ pub(super) struct Step {
     pub(super) unreadable: Option<StoreError>,
 }
 
-impl Queue {
+impl Jobs {
     /// Reads the wait of the job's step for `fail`. The script checks that the step is still
     /// current.
     pub(super) async fn step_of(

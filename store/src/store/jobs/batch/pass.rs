@@ -9,8 +9,8 @@ use crate::job::Action;
 use crate::store::call::repairs::lacks_script;
 use crate::store::call::waves::{Group, Member, waves};
 use crate::store::error::{Class, StoreError};
+use crate::store::jobs::act::Step;
 use crate::store::keys::Keys;
-use crate::store::queue::act::Step;
 use crate::store::scripts::Name;
 use crate::store::wake_up::WakeUp;
 
@@ -364,7 +364,7 @@ mod tests {
     use super::*;
     use crate::job::{Conflict, Due, Job, Verdict};
     use crate::request::{Act, NewJob};
-    use crate::store::queue::batch::item::Planned;
+    use crate::store::jobs::batch::item::Planned;
     use crate::store::schedules::plan::tests::new;
     use crate::store::schedules::plan::{Plan, put};
 

@@ -18,9 +18,9 @@ use crate::store::call::script_call::ScriptCall;
 use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::Queue;
-use crate::store::queue::claim::MAX_CLAIM_AHEAD;
-use crate::store::queue::lease::Lease;
+use crate::store::jobs::Jobs;
+use crate::store::jobs::claim::MAX_CLAIM_AHEAD;
+use crate::store::jobs::lease::Lease;
 use crate::store::record::{self, Nonce, Record, StateRecord};
 use crate::store::scripts::Name;
 
@@ -102,10 +102,10 @@ pub enum Return {
 /// The interval between two reports of unreadable jobs.
 const UNREADABLE_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-impl Queue {
+impl Jobs {
     /// Hands out due jobs of one bucket of a queue. `nonce`: random, for this call alone; a repeat
     /// answers the jobs that this pop still holds. After an error, jobs may be held without a
-    /// consumer: [`unpop`](Queue::unpop) takes them back.
+    /// consumer: [`unpop`](Jobs::unpop) takes them back.
     pub async fn pop(
         &self,
         nonce: Nonce,
@@ -116,7 +116,7 @@ impl Queue {
         self.pop_for(nonce, bucket, queue, &[limits], Duration::ZERO).await
     }
 
-    /// A [`pop`](Queue::pop) that several consumers share, together of up to [`CALL_JOBS`]: the
+    /// A [`pop`](Jobs::pop) that several consumers share, together of up to [`CALL_JOBS`]: the
     /// first one gets the first jobs, up to its limits, then the next one. Where no job is due,
     /// those of the first due time within `ahead` (whole ms, up to [`MAX_CLAIM_AHEAD`]) are taken:
     /// [`PopAnswer::wait_us`] says when to hand them out.

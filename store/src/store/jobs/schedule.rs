@@ -8,10 +8,10 @@ use crate::request::{NewJob, OwnQueues};
 use crate::store::call::script_call::ScriptCall;
 use crate::store::call::time::Time;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::Queue;
+use crate::store::jobs::Jobs;
 use crate::store::scripts::Name;
 
-impl Queue {
+impl Jobs {
     /// Whether the store accepts requests: sends an empty batch for a random bucket through the
     /// durability gate. A full Redis or a damaged bucket counts as an answer.
     pub async fn takes_requests(&self) -> Result<(), StoreError> {

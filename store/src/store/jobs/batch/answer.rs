@@ -6,9 +6,9 @@ use crate::clock::time_of;
 use crate::job::{JobId, Verdict};
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError, UNREADABLE_HINT};
-use crate::store::queue::Queue;
-use crate::store::queue::batch::RequestRef;
-use crate::store::queue::batch::item::Item;
+use crate::store::jobs::Jobs;
+use crate::store::jobs::batch::RequestRef;
+use crate::store::jobs::batch::item::Item;
 use crate::store::schedules::change::read_result;
 use crate::store::wake_up::WakeUp;
 
@@ -88,7 +88,7 @@ impl CallAnswers {
     }
 }
 
-impl Queue {
+impl Jobs {
     /// The answers of one call of `schedule`, and the wake-ups that the call caused.
     pub(super) fn read_scheduled(
         &self,

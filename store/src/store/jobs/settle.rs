@@ -7,7 +7,7 @@ use crate::store::call::script_call::ScriptCall;
 use crate::store::call::time::Time;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::Queue;
+use crate::store::jobs::Jobs;
 use crate::store::record::{self, Nonce, StateRecord};
 use crate::store::scripts::Name;
 
@@ -95,7 +95,7 @@ pub struct Bury {
     pub error: String,
 }
 
-impl Queue {
+impl Jobs {
     /// Completes the jobs; one result per job.
     pub async fn complete(
         &self,

@@ -9,8 +9,8 @@ use crate::clock::{self, Instant};
 use crate::job::JobId;
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::Queue;
-use crate::store::queue::settle::{ClaimName, ClaimToken};
+use crate::store::jobs::Jobs;
+use crate::store::jobs::settle::{ClaimName, ClaimToken};
 use crate::store::record::{self, Nonce, Record, StateRecord};
 use crate::store::scripts::Name;
 
@@ -89,7 +89,7 @@ pub struct Claim {
     pub orphans: u32,
 }
 
-impl Queue {
+impl Jobs {
     /// The jobs of a claim or rescue; and the last unreadable id with its score.
     pub(super) fn read_taken(
         &self,

@@ -22,7 +22,7 @@ use crate::store::answer::{Items, score};
 use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::Queue;
+use crate::store::jobs::Jobs;
 use crate::store::record::{self, Generation, StateRecord};
 use crate::store::scripts::Name;
 
@@ -66,7 +66,7 @@ enum Entry {
     Idle,
 }
 
-impl Queue {
+impl Jobs {
     /// Notes the end of a job, epoch ms. Call it before the job is stored, so that nothing comes in
     /// between. An earlier note stays: it leads to the record.
     pub async fn note_end(&self, id: &JobId, ends_ms: i64) -> Result<(), StoreError> {
