@@ -318,7 +318,7 @@ mod tests {
             expire: None,
             on_timeout: job::OnTimeout::Ready,
             tries: None,
-            ends_ms: None,
+            remove_at_ms: None,
             created_ms: 1,
             origin: "nats".to_owned(),
             trace: None,

@@ -131,8 +131,9 @@ impl Service {
     /// Stores a job. No job here refuses another one of its id, so that a conflict is with a recurring
     /// schedule: the job is not stored, and the protocols know no such answer.
     async fn store_job(&self, new_job: NewJob) -> Result<Verdict, StoreError> {
-        if let Some(ends_ms) = new_job.job.ends_ms
-            && let Err(error) = self.inner.apply.store.jobs.note_end(&new_job.id, ends_ms).await
+        if let Some(remove_at_ms) = new_job.job.remove_at_ms
+            && let Err(error) =
+                self.inner.apply.store.jobs.note_end(&new_job.id, remove_at_ms).await
         {
             tracing::debug!(id = %new_job.id, %error, "the end of a job could not be noted");
         }

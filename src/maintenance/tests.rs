@@ -80,11 +80,11 @@ async fn jobs_of_other_masters_end_in_time_while_one_hangs() {
     let expiry = Expiry::new(store.clone(), options, watch::channel(Fleet::alone("me ")).1);
     let stop = CancellationToken::new();
     let running = tokio::spawn(expiry.run(stop.clone()));
-    let ends_ms = store.read_clock().await.unwrap() / 1000 + UNTIL_END_MS;
+    let remove_at_ms = store.read_clock().await.unwrap() / 1000 + UNTIL_END_MS;
     let mut jobs = Vec::new();
     for id in first.iter().chain(others) {
-        store.jobs.note_end(id, ends_ms).await.unwrap();
-        let job = Job { ends_ms: Some(ends_ms), ..Job::for_queue("q", "x") };
+        store.jobs.note_end(id, remove_at_ms).await.unwrap();
+        let job = Job { remove_at_ms: Some(remove_at_ms), ..Job::for_queue("q", "x") };
         jobs.push(NewJob::new(job, Due::In(3_600_000)).id(id.clone()));
     }
     store.jobs.schedule(&jobs).await.unwrap();

@@ -62,7 +62,9 @@ impl<'a> View<'a> {
             data: STANDARD.encode(&job.body),
             // To the next second, as Redis tells what lmstfy answers; a job that is there is not
             // over.
-            ttl: job.ends_ms.map_or(0, |ends_ms| ((ends_ms - now_ms + 500) / 1000).max(1)),
+            ttl: job
+                .remove_at_ms
+                .map_or(0, |remove_at_ms| ((remove_at_ms - now_ms + 500) / 1000).max(1)),
             elapsed_ms: (now_ms - published).max(0),
             remain_tries: left,
             attributes: attributes(job),
@@ -240,7 +242,7 @@ mod tests {
     #[test]
     fn a_job_is_written_as_lmstfy_writes_it() {
         let mut job =
-            Job { ends_ms: Some(10_499), created_ms: 0, ..Job::for_queue("n.q", "hello") };
+            Job { remove_at_ms: Some(10_499), created_ms: 0, ..Job::for_queue("n.q", "hello") };
         job.headers.push("Job-Attr-hello", Value::from("world"));
         job.headers.push("other", Value::from("x"));
         let id = JobId::new("an-id").unwrap_or_else(|why| panic!("{why}"));

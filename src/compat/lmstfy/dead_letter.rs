@@ -59,14 +59,14 @@ pub(super) async fn respawn(
             let found = lmstfy.service.find(Some(&queue), dead.id.as_str()).await?;
             let Some(found) = found.filter(|found| found.state == JobState::Dead) else { continue };
             let span_ms = i64::try_from(ttl.saturating_mul(1000)).unwrap_or(i64::MAX);
-            let ends_ms = (ttl > 0).then(|| lmstfy.service.now_ms().saturating_add(span_ms));
+            let remove_at_ms = (ttl > 0).then(|| lmstfy.service.now_ms().saturating_add(span_ms));
             let job = found.record.job;
             // A fixed expiry that is over has no meaning for a job that begins anew, as with a requeue.
             let now_ms = lmstfy.service.now_ms();
             let expire = job
                 .expire
                 .filter(|expire| !matches!(expire, Expire::At(at_ms) if *at_ms <= now_ms));
-            let job = Job { tries: Some(1), ends_ms, expire, ..job };
+            let job = Job { tries: Some(1), remove_at_ms, expire, ..job };
             respawned += usize::from(lmstfy.service.revive(found.id, job).await?);
         }
         count += respawned;

@@ -40,7 +40,7 @@ pub fn dead_job(
             expire: None,
             on_timeout: OnTimeout::Ready,
             tries: None,
-            ends_ms: None,
+            remove_at_ms: None,
             created_ms: now_ms,
             origin: rules.origin().to_owned(),
             trace: None,

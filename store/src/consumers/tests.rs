@@ -443,7 +443,7 @@ async fn late_jobs_and_those_past_their_end_are_not_handed_out() {
     for (id, job, ago) in [
         ("dropped", job(), 120_000),
         ("dead", Job { late: Some(Late::Dead), ..job() }, 120_000),
-        ("ended", Job { ends_ms: Some(1), ..job() }, 0),
+        ("ended", Job { remove_at_ms: Some(1), ..job() }, 0),
         ("fires", Job { late: Some(Late::Fire), ..job() }, 120_000),
         (
             "expired",

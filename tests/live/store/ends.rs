@@ -12,11 +12,11 @@ use dwell::store::reader::lookup::JobState;
 use super::fixture::{FAR, Fixture, PAST, id};
 
 /// A job of the queue `q` that ends then, epoch ms.
-async fn put(fixture: &Fixture, name: &str, due: Due, ends_ms: Option<i64>) {
-    if let Some(ends_ms) = ends_ms {
-        fixture.store.jobs.note_end(&id(name), ends_ms).await.unwrap();
+async fn put(fixture: &Fixture, name: &str, due: Due, remove_at_ms: Option<i64>) {
+    if let Some(remove_at_ms) = remove_at_ms {
+        fixture.store.jobs.note_end(&id(name), remove_at_ms).await.unwrap();
     }
-    let job = Job { ends_ms, ..Job::for_queue("q", "body") };
+    let job = Job { remove_at_ms, ..Job::for_queue("q", "body") };
     fixture.store.jobs.schedule(&[NewJob::new(job, due).id(id(name))]).await.unwrap();
 }
 
@@ -56,11 +56,11 @@ async fn a_job_ends_by_its_record_whatever_the_index_says() {
 #[tokio::test]
 async fn what_left_before_its_end_is_forgotten_once_there_is_much_of_it() {
     let fixture = Fixture::with(1, &["main"]).await;
-    let ends_ms = fixture.store.read_clock().await.unwrap() / 1000 + 600_000;
-    put(&fixture, "alive", FAR, Some(ends_ms)).await;
+    let remove_at_ms = fixture.store.read_clock().await.unwrap() / 1000 + 600_000;
+    put(&fixture, "alive", FAR, Some(remove_at_ms)).await;
     let add = async |range: std::ops::Range<u32>| {
         for at in range {
-            fixture.store.jobs.note_end(&id(&format!("gone-{at}")), ends_ms).await.unwrap();
+            fixture.store.jobs.note_end(&id(&format!("gone-{at}")), remove_at_ms).await.unwrap();
         }
     };
     add(0..1000).await;
@@ -150,7 +150,7 @@ async fn a_thousand_ends_in_any_state_leave_one_entry_each() {
     let jobs: Vec<NewJob> = (0..1100)
         .map(|n| {
             let due = if n % 2 == 0 { PAST } else { FAR };
-            NewJob::new(Job { ends_ms: Some(now_ms), ..Job::for_queue("q", "body") }, due)
+            NewJob::new(Job { remove_at_ms: Some(now_ms), ..Job::for_queue("q", "body") }, due)
                 .id(id(&format!("job-{n}")))
         })
         .collect();

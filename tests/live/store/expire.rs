@@ -108,7 +108,7 @@ async fn a_sweep_ends_what_waits_past_its_expiry() {
 #[tokio::test]
 async fn a_job_with_an_end_of_its_own_expires_too() {
     let fixture = Fixture::new().await;
-    let ending = |ends_ms| Job { ends_ms: Some(ends_ms), ..of_queue() };
+    let ending = |remove_at_ms| Job { remove_at_ms: Some(remove_at_ms), ..of_queue() };
     put(&fixture, "expires", ending(4_000_000_000_000), PAST, Expire::After(1)).await;
     put(&fixture, "ends", ending(AGO), PAST, Expire::After(1 << 42)).await;
     let expected = BTreeSet::from([("expires".to_owned(), "expired")]);

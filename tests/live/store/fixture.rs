@@ -311,7 +311,7 @@ pub(crate) fn job(body: impl Into<Bytes>) -> Job {
         expire: None,
         on_timeout: OnTimeout::Ready,
         tries: None,
-        ends_ms: None,
+        remove_at_ms: None,
         created_ms: 0,
         origin: "nats".to_owned(),
         trace: None,

@@ -206,7 +206,7 @@ async fn jobs_past_their_end_do_not_hold_up_the_callers_beside_them() {
     let now_ms = crate::clock::wall_ms();
     let new_job = |at: i64| {
         let is_over = at % 2 == 1;
-        let job = Job { ends_ms: is_over.then_some(1), ..Job::for_queue(QUEUE, "x") };
+        let job = Job { remove_at_ms: is_over.then_some(1), ..Job::for_queue(QUEUE, "x") };
         let id = format!("{}-{at}", if is_over { "over" } else { "live" });
         NewJob::new(job, Due::At(now_ms - 60_000 + at)).id(id.parse().unwrap())
     };

@@ -179,7 +179,7 @@ async fn what_times_out_is_ready_at_its_next_step_by_one_script_unless_more_can_
         ("tries", Job { tries: Some(2), ..job() }),
         ("for-ever", Job { tries: Some(0), ..job() }),
         ("waits", Job { retry: Some(vec![9, 9]), on_timeout: OnTimeout::Retry, ..job() }),
-        ("ends", Job { tries: Some(9), ends_ms: far, ..job() }),
+        ("ends", Job { tries: Some(9), remove_at_ms: far, ..job() }),
         ("dies", Job { tries: Some(1), ..job() }),
         ("none", Job { retry: Some(vec![]), ..job() }),
     ];

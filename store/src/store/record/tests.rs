@@ -41,7 +41,7 @@ fn plain_job() -> Job {
         expire: None,
         on_timeout: OnTimeout::Ready,
         tries: None,
-        ends_ms: None,
+        remove_at_ms: None,
         created_ms: 1_763_722_000_000,
         origin: "nats".to_owned(),
         trace: None,
@@ -83,7 +83,7 @@ fn queue_job() -> Job {
         target: Target::Queue { queue: "emails".to_owned() },
         on_timeout: OnTimeout::Retry,
         tries: Some(5),
-        ends_ms: Some(1_763_000_000_000),
+        remove_at_ms: Some(1_763_000_000_000),
         trace: Some("00-1-2-01".to_owned()),
         round: 3,
         ..plain_job()
@@ -404,7 +404,7 @@ fn job() -> impl Strategy<Value = Job> {
             expire: None,
             on_timeout: OnTimeout::Ready,
             tries: None,
-            ends_ms: None,
+            remove_at_ms: None,
             created_ms: rest.0,
             origin: rest.1,
             trace: rest.4,
@@ -444,7 +444,7 @@ fn the_job_of_a_queue_has_a_version_that_other_programs_leave_in_place() {
     let job = Job {
         target: Target::Queue { queue: "a.B-1_".to_owned() },
         tries: Some(3),
-        ends_ms: Some(7),
+        remove_at_ms: Some(7),
         ..plain_job()
     };
     let bytes = encode(&schedule(job.clone(), false), [7; 8]);
@@ -485,7 +485,7 @@ fn a_record_promises_no_more_steps_after_a_time_out_than_its_job_has() {
     assert_eq!(code(plain_job()), 0, "a job of a broker");
     assert_eq!(code(queue()), 7);
     assert_eq!(code(Job { on_timeout: OnTimeout::Retry, ..queue() }), 0);
-    assert_eq!(code(Job { ends_ms: Some(1), ..queue() }), 0);
+    assert_eq!(code(Job { remove_at_ms: Some(1), ..queue() }), 0);
     assert_eq!(code(Job { tries: Some(0), ..queue() }), 6);
     let tries = |tries| code(Job { tries: Some(tries), retry: Some(vec![1; 40]), ..queue() });
     assert_eq!([1, 2, 3, 4, 5, 9, 16, 17, u16::MAX].map(tries), [0, 1, 2, 2, 3, 4, 4, 5, 5]);

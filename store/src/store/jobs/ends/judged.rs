@@ -127,7 +127,9 @@ impl Expiring {
 
 /// The time of the next look, epoch ms: no later than the end that the job has of its own.
 fn soonest(job: &Job, at_ms: i64) -> i64 {
-    job.ends_ms.filter(|_| job.queue().is_some()).map_or(at_ms, |ends_ms| at_ms.min(ends_ms))
+    job.remove_at_ms
+        .filter(|_| job.queue().is_some())
+        .map_or(at_ms, |remove_at_ms| at_ms.min(remove_at_ms))
 }
 
 /// Tells of a job that died or was dropped. The dead letter of a job of a broker is still to come,
@@ -170,9 +172,9 @@ mod tests {
             ("is dying", &dying, Some(1_000), None, 200_000, Some(86_600_000)),
             ("has an end", &state, Some(1_000), Some(50_000), 2_000, Some(50_000)),
         ];
-        for (name, state, due_ms, ends_ms, now_ms, expected) in table {
+        for (name, state, due_ms, remove_at_ms, now_ms, expected) in table {
             let expire = Some(Expire::After(100_000));
-            let job = Job { expire, ends_ms, ..Job::for_queue("q", "") };
+            let job = Job { expire, remove_at_ms, ..Job::for_queue("q", "") };
             let id = JobId::new("a").unwrap();
             let expiring = Expiring { id, generation: [0; 8], size: 0, job, fresh: None };
             let rules = LateRules::default();
