@@ -1,5 +1,5 @@
 -- Shared definitions: the keys by name, Redis's clock, and the layout of record prefix, state, completed
--- and applied. scripts/needed.rs puts those that a script needs in front of it, or those that only one of its
+-- and applied. scripts/prelude_parts.rs puts those that a script needs in front of it, or those that only one of its
 -- blocks needs into this block, at the line PRELUDE; each definition begins with `local` at the start of a line.
 -- KEYS: claim_deadlines jobs state completed completed_old applied applied_old dead claims settled held
 --       queues, then due:<broker> of each broker, and due:=<queue> and dead:=<queue> of each queue, that the script may change.
