@@ -9,18 +9,18 @@ use tokio::sync::Semaphore;
 
 use crate::clock;
 use crate::events::{Facts, JobEvent, Observer, Settled};
-use crate::fleet::WakeUps;
 use crate::job::{Action, DeadReason, JobId, Verdict};
 use crate::reconnect::Backoff;
 use crate::request::{Act, Request};
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::batch::{Answer, Applied, Made, RequestRef};
-use crate::store::reader::lookup::{Place, StoredJob};
+use crate::store::jobs::batch::{Answer, Applied, NewOccurrence, RequestRef};
+use crate::store::reader::lookup::{JobState, StoredJob};
 use crate::store::wake_up::WakeUp;
 use crate::telemetry::Events;
 use crate::telemetry::trace::Traces;
+use crate::wake_ups::WakeUps;
 
 mod batcher;
 mod held_finish;
@@ -90,7 +90,7 @@ pub struct RequestBatch<'a> {
     /// Indexes of the requests that got their last answer since these were taken.
     settled: Vec<usize>,
     /// The occurrences of recurring schedules that were made since these were taken.
-    made: Vec<Made>,
+    made: Vec<NewOccurrence>,
     /// Indexes of the requests to `fail` of jobs that died of their expiry.
     expired: Vec<usize>,
 }
@@ -117,10 +117,12 @@ impl<'a> RequestBatch<'a> {
         while !sending.is_empty() {
             let asked: Vec<RequestRef<'_>> =
                 sending.iter().map(|at| (&self.requests[*at]).into()).collect();
-            let applied = store.queue.apply(&asked, default_retry_ms).await;
+            let applied = store.jobs.apply(&asked, default_retry_ms).await;
             let Applied { answers, wake_ups, made, expired } = applied;
             all_wake_ups.extend(wake_ups);
-            self.made.extend(made.into_iter().map(|made| Made { at: sending[made.at], ..made }));
+            self.made.extend(
+                made.into_iter().map(|made| NewOccurrence { at: sending[made.at], ..made }),
+            );
             self.expired.extend(expired.into_iter().map(|at| sending[at]));
             for (at, answer) in std::mem::take(&mut sending).into_iter().zip(answers) {
                 match &answer {
@@ -132,7 +134,7 @@ impl<'a> RequestBatch<'a> {
                     // A refusal comes again.
                     Err(error) if !error.is_refusal() => {
                         // The request may have been applied, and must not be applied twice.
-                        self.requests[at].origin_mut().check = true;
+                        self.requests[at].origin_mut().maybe_redelivered = true;
                         self.open.push(at);
                     }
                     _ => self.settled.push(at),
@@ -251,9 +253,9 @@ impl Apply {
         let finish = Arc::new(HeldFinish {
             events: self.events.clone(),
             due_ms: job.due_ms(),
-            is_reserved: job.place == Place::Reserved,
+            is_reserved: job.state == JobState::Reserved,
         });
-        let held = self.store.queue.finish_held(job, finish.clone()).await;
+        let held = self.store.jobs.finish_held(job, finish.clone()).await;
         if matches!(held, Ok(true)) {
             return Ok(Verdict::Finished);
         }
@@ -265,7 +267,11 @@ impl Apply {
     }
 
     /// Reports the occurrence that a request on a recurring schedule made.
-    fn report_made(&self, request: &Request, Made { id, set, due_ms, number, .. }: &Made) {
+    fn report_made(
+        &self,
+        request: &Request,
+        NewOccurrence { id, set, due_ms, number, .. }: &NewOccurrence,
+    ) {
         self.events.observe(&JobEvent::OccurrenceMade {
             schedule: request.id(),
             id,
@@ -284,7 +290,7 @@ impl Apply {
         let (id, action, set, to) = match request {
             Request::NewJob(new_job) => {
                 let job = &new_job.job;
-                (&new_job.id, Action::Schedule, Some(DueSet::of(job)), job.destination())
+                (&new_job.id, Action::Add, Some(DueSet::of(job)), job.destination())
             }
             // A recurring schedule is no job: its occurrences are told.
             Request::NewSchedule(_) => return,

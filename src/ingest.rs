@@ -25,10 +25,10 @@ use crate::request::RequestRules;
 use crate::telemetry::{IngestMetrics, PauseReason, Paused};
 
 mod batch;
-mod hold;
 mod reject;
 mod replies;
 mod returned;
+mod store_backoff;
 mod store_probe;
 mod unresponsive;
 

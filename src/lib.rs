@@ -12,7 +12,7 @@
 //!   publishing; [`policy`]: the decisions on a job's fate; [`cloud_events`]: publishes the events of
 //!   jobs.
 //! - [`maintenance`]: the tasks that keep a namespace in order: rescue, retention, expiry, counts.
-//! - [`fleet`]: the instances of a namespace.
+//! - [`fleet`]: the instances of a namespace; [`wake_ups`]: the wake-ups of this process.
 //! - [`runtime`]: starts, runs and drains all agents; [`readiness`]: the things that the start
 //!   waits for.
 //! - [`clock`]: the only module that reads time; [`alarm`]: an exact timer; [`reconnect`]: backoff;
@@ -23,8 +23,8 @@
 //! - [`cli`]: the commands, a file each.
 //! - `fuzz`: entry points to parsers for the package `fuzz`.
 //!
-//! `alarm`, `budget`, `clock`, `consumers`, `events`, `job`, `policy`, `reconnect`, `schedule` and `store` are
-//! modules of the package `dwell-store`.
+//! `alarm`, `batcher`, `budget`, `clock`, `consumers`, `events`, `fleet`, `job`, `policy`,
+//! `reconnect`, `schedule` and `store` are modules of the package `dwell-store`.
 //!
 //! The program needs only [`cli::main`]. The feature `internals` makes everything else public, for
 //! tests and the laboratory. A Rust program that schedules jobs uses the package `dwell-engine`.
@@ -52,7 +52,6 @@ cfg_if::cfg_if! {
         pub mod config;
         pub mod delayed_headers;
         pub mod dispatch;
-        pub mod fleet;
         pub mod http;
         pub mod ingest;
         pub mod maintenance;
@@ -65,6 +64,7 @@ cfg_if::cfg_if! {
         pub mod telemetry;
         pub mod units;
         pub mod view;
+        pub mod wake_ups;
     } else {
         mod apply;
         mod cloud_events;
@@ -73,7 +73,6 @@ cfg_if::cfg_if! {
         mod config;
         mod delayed_headers;
         mod dispatch;
-        mod fleet;
         mod http;
         mod ingest;
         mod maintenance;
@@ -86,14 +85,17 @@ cfg_if::cfg_if! {
         mod telemetry;
         mod units;
         mod view;
+        mod wake_ups;
     }
 }
 
 #[cfg(feature = "internals")]
 pub use dwell_store::{
-    alarm, batcher, budget, clock, consumers, events, job, policy, reconnect, schedule, store,
+    alarm, batcher, budget, clock, consumers, events, fleet, job, policy, reconnect, schedule,
+    store,
 };
 #[cfg(not(feature = "internals"))]
 use dwell_store::{
-    alarm, batcher, budget, clock, consumers, events, job, policy, reconnect, schedule, store,
+    alarm, batcher, budget, clock, consumers, events, fleet, job, policy, reconnect, schedule,
+    store,
 };

@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::apply::Apply;
 use crate::config::{Delivery, Queues, Settings};
 use crate::dispatch::lease_of;
-use crate::fleet::{self, Fleet, WakeUps};
+use crate::fleet::Fleet;
 use crate::request::FullQueues;
 use crate::store::Store;
 use crate::store::due_set::DueSet;
@@ -39,6 +39,7 @@ use crate::store::meta::SweepRules;
 use crate::store::wake_up::WakeUp;
 use crate::telemetry::Events;
 use crate::units::show_duration_ms;
+use crate::wake_ups::{WakeUps, follow_wake_ups};
 use declared::DeclaredSchedules;
 use gauges::JobGauges;
 use max_jobs::MaxJobs;
@@ -128,7 +129,7 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
     }
     if is_in_fleet {
         let (redis, channel) = (settings.redis.clone(), store.keys().wake());
-        let listener = fleet::follow_wake_ups(redis, channel, wake_ups, helpers_stop.clone());
+        let listener = follow_wake_ups(redis, channel, wake_ups, helpers_stop.clone());
         spawn(helpers, "the listener", listener);
     }
 }

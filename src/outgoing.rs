@@ -7,8 +7,8 @@ use crate::delayed_headers::{
     ATTEMPT, DEAD_REASON, DUE, ERROR, ERROR_DETAIL, ID, LAST_ERROR, ROUND,
 };
 use crate::job::{Action, Confirm, DeadReason, JobId};
-use crate::store::queue::batch::Answer;
-use crate::store::queue::claim::ClaimedJob;
+use crate::store::jobs::batch::Answer;
+use crate::store::jobs::claim::ClaimedJob;
 use crate::view;
 
 mod event;

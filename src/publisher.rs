@@ -16,8 +16,8 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use crate::clock::{self, Instant};
 use crate::telemetry::BrokerMetrics;
 
+mod connection;
 mod pending;
-mod upkeep;
 
 use pending::{Owner, Pending};
 

@@ -12,8 +12,8 @@ use crate::consumers::{Consumers, PopRequest, PoppedJobs};
 pub use crate::consumers::{MAX_POP_BYTES, MAX_POP_JOBS, MAX_POP_WAIT};
 use crate::events::{JobEvent, Observer};
 use crate::store::error::StoreError;
-use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement};
-use crate::store::queue::pop::Popped;
+use crate::store::jobs::acknowledge::{Acknowledged, Acknowledgement};
+use crate::store::jobs::pop::Popped;
 use crate::telemetry::Events;
 
 /// The most queues of one pop.

@@ -13,8 +13,8 @@ use utoipa::openapi::schema::SchemaType;
 use utoipa::openapi::{Object, ObjectBuilder, Type};
 
 use crate::job::{self, Action, Confirm, JobId, Verdict};
-use crate::store::queue::batch::Answer;
-use crate::store::reader::lookup::{Place, StoredJob};
+use crate::store::jobs::batch::Answer;
+use crate::store::reader::lookup::{JobState, StoredJob};
 use crate::store::record::Record;
 use crate::units::{show_duration_ms, show_time_ms};
 
@@ -89,13 +89,13 @@ impl Job {
     #[must_use]
     pub fn of(found: &StoredJob, default_retry_ms: &[u64]) -> Self {
         let job = &found.record.job;
-        let state = found.state.as_ref();
+        let state = found.state_record.as_ref();
         let due_ms = found.due_ms();
         let MessageFields { broker, exchange, target, queue, key, headers } =
             MessageFields::of(job);
         Job {
             id: found.id.as_str().to_owned(),
-            state: found.place.as_str(),
+            state: found.state.as_str(),
             due: show_time_ms(due_ms),
             due_ms,
             broker,
@@ -115,9 +115,9 @@ impl Job {
                 .map(|state| state.last_error.clone())
                 .filter(|error| !error.is_empty()),
             dead_reason: state.and_then(|state| state.reason).map(|reason| reason.as_str()),
-            died_ms: Some(found.score_ms).filter(|_| found.place == Place::Dead),
+            died_ms: Some(found.score_ms).filter(|_| found.state == JobState::Dead),
             deadline_ms: Some(found.score_ms)
-                .filter(|ms| found.place == Place::Reserved && *ms > 0),
+                .filter(|ms| found.state == JobState::Reserved && *ms > 0),
             body_base64: None,
         }
     }
@@ -132,11 +132,12 @@ impl Job {
         default_retry_ms: &[u64],
     ) -> Self {
         let size = job.body.len();
-        let place = if job.queue().is_some() && is_due { Place::Ready } else { Place::Scheduled };
+        let state =
+            if job.queue().is_some() && is_due { JobState::Ready } else { JobState::Scheduled };
         let record = Record { job, generated: false, generation: [0; 8], fingerprint: [0; 8] };
-        let (id, state, held_by) = (id.clone(), None, None);
+        let (id, state_record, held_by) = (id.clone(), None, None);
         Job::of(
-            &StoredJob { id, place, score_ms: due_ms, record, state, held_by, size },
+            &StoredJob { id, state, score_ms: due_ms, record, state_record, held_by, size },
             default_retry_ms,
         )
     }
@@ -317,7 +318,7 @@ mod tests {
             expire: None,
             on_timeout: job::OnTimeout::Ready,
             tries: None,
-            ends_ms: None,
+            remove_at_ms: None,
             created_ms: 1,
             origin: "nats".to_owned(),
             trace: None,
@@ -329,10 +330,10 @@ mod tests {
         let record = Record { job, generated: false, generation: [0; 8], fingerprint: [0; 8] };
         StoredJob {
             id: JobId::new("x").unwrap(),
-            place: Place::Scheduled,
+            state: JobState::Scheduled,
             score_ms: 1_800_000_000_000,
             record,
-            state: None,
+            state_record: None,
             held_by: None,
             size: 5,
         }

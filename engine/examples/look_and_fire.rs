@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use dwell_engine::{Client, Destination, Error, Job, NewJob, Page, Place, Query, Redis, Verdict};
+use dwell_engine::{
+    Client, Destination, Error, Job, JobState, NewJob, Page, Query, Redis, Verdict,
+};
 
 /// Stores two jobs, fires one, and answers the page of what waits.
 pub(crate) async fn run(url: &str) -> Result<Page, Error> {
@@ -20,7 +22,7 @@ pub(crate) async fn run(url: &str) -> Result<Page, Error> {
     if let Some(job) = client.get(&first).await? {
         println!("{} is due at {:?}, {} attempts so far", job.id, job.due(), job.attempts());
     }
-    client.list(&Query::new(Place::Scheduled)).await
+    client.list(&Query::new(JobState::Scheduled)).await
 }
 
 #[tokio::main]

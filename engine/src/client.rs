@@ -19,7 +19,7 @@ use dwell_store::policy::retry;
 use dwell_store::request::{Act, AttemptRef, NewJob};
 use dwell_store::store::admin::upgrade::{Upgraded, upgrade};
 use dwell_store::store::error::{Class, StoreError};
-use dwell_store::store::queue::batch::{Answer, RequestRef};
+use dwell_store::store::jobs::batch::{Answer, RequestRef};
 use dwell_store::store::reader::counts::Counts;
 use dwell_store::store::reader::list::{Page, Query};
 use dwell_store::store::reader::lookup::StoredJob;
@@ -224,7 +224,7 @@ impl Client {
     /// did not take the call.
     pub async fn act(&self, act: &Act) -> Result<Verdict, StoreError> {
         match (act.action, act.due) {
-            (Action::Schedule, _) => {
+            (Action::Add, _) => {
                 return Err(StoreError::rejected("`schedule` is no action on a job that exists")
                     .hint("call Client::schedule"));
             }
@@ -269,7 +269,7 @@ impl Client {
 
     /// Applies one request, and wakes the instances that deliver the job sooner than they expect.
     async fn apply(&self, request: RequestRef<'_>) -> Result<Answer, StoreError> {
-        let mut applied = self.store.queue.apply(&[request], &self.retry_ms).await;
+        let mut applied = self.store.jobs.apply(&[request], &self.retry_ms).await;
         // The clock that the deadline was computed from was too old. Redis's answer carries the new
         // one.
         if applied
@@ -277,7 +277,7 @@ impl Client {
             .iter()
             .any(|answer| matches!(answer, Err(error) if error.late().is_some()))
         {
-            applied = self.store.queue.apply(&[request], &self.retry_ms).await;
+            applied = self.store.jobs.apply(&[request], &self.retry_ms).await;
         }
         // After a lost wake-up a job is late by the poll interval of its bucket at most.
         self.fetching.consumers.wake_all(applied.wake_ups).await;

@@ -95,17 +95,17 @@ pub use dwell_store::store::admin::upgrade::Upgraded;
 #[doc(inline)]
 pub use dwell_store::store::error::{Class as ErrorClass, ErrorKind, StoreError as Error};
 #[doc(inline)]
-pub use dwell_store::store::queue::acknowledge::{Acknowledged, LeaseVerdict};
+pub use dwell_store::store::jobs::acknowledge::{Acknowledged, LeaseVerdict};
 #[doc(inline)]
-pub use dwell_store::store::queue::batch::Answer;
+pub use dwell_store::store::jobs::batch::Answer;
 #[doc(inline)]
-pub use dwell_store::store::queue::lease::Lease as ClaimedJob;
+pub use dwell_store::store::jobs::lease::Lease as ClaimedJob;
 #[doc(inline)]
 pub use dwell_store::store::reader::counts::Counts;
 #[doc(inline)]
 pub use dwell_store::store::reader::list::{Cursor, Page, Query};
 #[doc(inline)]
-pub use dwell_store::store::reader::lookup::{Place, StoredJob};
+pub use dwell_store::store::reader::lookup::{JobState, StoredJob};
 #[doc(inline)]
 pub use dwell_store::{config, job, request};
 pub use worker::{Task, Worker};

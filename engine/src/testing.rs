@@ -46,8 +46,8 @@ use dwell_store::job::{Due, Job, JobId};
 use dwell_store::policy::retry;
 use dwell_store::request::NewJob;
 use dwell_store::store::error::StoreError;
-use dwell_store::store::queue::acknowledge::LeaseAction;
-use dwell_store::store::queue::lease::Lease;
+use dwell_store::store::jobs::acknowledge::LeaseAction;
+use dwell_store::store::jobs::lease::Lease;
 
 use crate::client::queues::refuse_invalid_queue;
 use crate::worker::handler::{self, action_of};

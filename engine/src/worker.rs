@@ -39,7 +39,7 @@
 //! - [`Task`]: a payload in JSON, with the name of its queue.
 //! - `service` (feature `tower`): middleware.
 //! - `agents`: starts, runs and drains the other agents; `fetch`: pops and starts handlers;
-//!   `leases`: prolongs leases; `acknowledgements`: sends the answers of handlers; `upkeep`:
+//!   `leases`: prolongs leases; `acknowledgements`: sends the answers of handlers; `maintenance_options`:
 //!   the options of the maintenance.
 
 mod acknowledgements;
@@ -48,11 +48,11 @@ mod context;
 mod fetch;
 pub(crate) mod handler;
 mod leases;
+mod maintenance_options;
 mod routes;
 #[cfg(feature = "tower")]
 pub mod service;
 mod task;
-mod upkeep;
 
 use std::fmt::Display;
 use std::future::Future;

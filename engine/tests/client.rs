@@ -9,8 +9,8 @@ mod schedule_and_cancel;
 use std::time::{Duration, SystemTime};
 
 use dwell_engine::{
-    Act, Action, Client, Conflict, Destination, Due, ErrorKind, Job, JobId, NewJob, Place, Query,
-    Redis, Verdict,
+    Act, Action, Client, Conflict, Destination, Due, ErrorKind, Job, JobId, JobState, NewJob,
+    Query, Redis, Verdict,
 };
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
@@ -58,8 +58,8 @@ async fn a_job_is_stored_as_it_was_given_and_answers_each_action() {
     assert_eq!((answer.verdict, answer.due_ms), (Verdict::Added, Some(4_000_000_000_000)));
     let found = client.get(&id("order")).await.unwrap().unwrap();
     assert_eq!(
-        (found.job(), found.place, found.attempts(), found.last_error()),
-        (&new_job.job, Place::Scheduled, 0, "")
+        (found.job(), found.state, found.attempts(), found.last_error()),
+        (&new_job.job, JobState::Scheduled, 0, "")
     );
     assert_eq!(
         client.reschedule(&id("order"), Due::At(4_000_000_000_001)).await.unwrap(),
@@ -100,7 +100,7 @@ async fn times_and_spans_of_any_size_are_stored() {
     let later = SystemTime::UNIX_EPOCH + Duration::from_millis(4_000_000_000_000);
     assert_eq!(client.reschedule(&new_job.id, later).await.unwrap(), Verdict::Rescheduled);
     assert_eq!(client.get(&new_job.id).await.unwrap().unwrap().due(), later);
-    let page = client.list(&Query::new(Place::Scheduled).with_to(latest)).await.unwrap();
+    let page = client.list(&Query::new(JobState::Scheduled).with_to(latest)).await.unwrap();
     assert_eq!(page.jobs.len(), 1);
 }
 
@@ -139,7 +139,7 @@ async fn pages_lead_from_one_to_the_next() {
             .await
             .unwrap();
     }
-    let mut query = Query { limit: 2, ..Query::new(Place::Scheduled) };
+    let mut query = Query { limit: 2, ..Query::new(JobState::Scheduled) };
     let mut found = Vec::new();
     loop {
         let page = client.list(&query).await.unwrap();
@@ -173,7 +173,7 @@ async fn what_no_instance_could_serve_is_refused_before_redis_is_asked() {
     let fixture = Fixture::new().await;
     let new_job = NewJob::new(job("17"), FAR).id(id("order"));
     fixture.client.schedule(&new_job).await.unwrap();
-    for action in [Action::Reschedule, Action::Schedule] {
+    for action in [Action::Reschedule, Action::Add] {
         let error = fixture.client.act(&Act::new(action, id("order"))).await.unwrap_err();
         assert!(error.kind() == ErrorKind::Rejected && !error.hint.is_empty(), "{error}");
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use dwell_engine::worker::{Context, Outcome};
 use dwell_engine::{
-    Client, Due, Job, JobId, NewJob, Place, Query, Recurring, Redis, Value, Verdict, Worker,
+    Client, Due, Job, JobId, JobState, NewJob, Query, Recurring, Redis, Value, Verdict, Worker,
 };
 use dwell_schedule::{occurrence_id, split_occurrence_id};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
@@ -183,7 +183,7 @@ fn assert_once_each(ran: &[Ran]) {
 }
 
 async fn waiting_jobs(client: &Client) -> usize {
-    client.list(&Query::new(Place::Scheduled)).await.unwrap().jobs.len()
+    client.list(&Query::new(JobState::Scheduled)).await.unwrap().jobs.len()
 }
 
 /// 2876: tasks came twice after crash loops of processes that put their schedule at the start.

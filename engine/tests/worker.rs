@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use dwell_engine::worker::{Context, Outcome};
 use dwell_engine::{
-    Client, Due, ErrorKind, Job, JobId, NewJob, Place, Redis, StoredJob, Task, Worker,
+    Client, Due, ErrorKind, Job, JobId, JobState, NewJob, Redis, StoredJob, Task, Worker,
 };
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 use serde::{Deserialize, Serialize};
@@ -68,12 +68,12 @@ impl Fixture {
         self.client.get(id).await.unwrap()
     }
 
-    /// Waits until the job is at this place; `None`: removed.
-    async fn until_at(&self, id: &JobId, place: Option<Place>) -> Option<StoredJob> {
+    /// Waits until the job has this state; `None`: removed.
+    async fn until_state(&self, id: &JobId, state: Option<JobState>) -> Option<StoredJob> {
         soon(async {
             loop {
                 let found = self.get(id).await;
-                if found.as_ref().map(|job| job.place) == place {
+                if found.as_ref().map(|job| job.state) == state {
                     return found;
                 }
                 tokio::task::yield_now().await;
@@ -138,7 +138,7 @@ async fn a_task_comes_back_as_it_was_given_after_a_restart_too() {
         next(&mut said).await,
         (Mail { to: "a@b".to_owned() }, id.clone(), 1, "mails".to_owned())
     );
-    fixture.until_at(&id, None).await;
+    fixture.until_state(&id, None).await;
     // A later job wakes the worker.
     fixture.client.enqueue(&Mail { to: "c@d".to_owned() }, Due::In(50)).await.unwrap();
     assert_eq!(next(&mut said).await.0.to, "c@d");
@@ -174,7 +174,7 @@ async fn an_error_a_panic_and_a_payload_that_cannot_be_read_are_failures_with_th
         "the handler answered Fail",
     ];
     for (id, text) in ids.iter().zip(texts) {
-        let dead = fixture.until_at(id, Some(Place::Dead)).await.unwrap();
+        let dead = fixture.until_state(id, Some(JobState::Dead)).await.unwrap();
         assert!(dead.last_error().starts_with(text), "{}", dead.last_error());
         assert_eq!(dead.attempts(), 2, "the array has one wait");
     }
@@ -198,7 +198,7 @@ async fn retry_in_waits_for_its_time_and_release_burns_no_attempt() {
         })
         .queue("back", handler);
     let running = Running::start(worker);
-    let waits = fixture.until_at(&later, Some(Place::Scheduled)).await.unwrap();
+    let waits = fixture.until_state(&later, Some(JobState::Scheduled)).await.unwrap();
     assert_eq!(
         (waits.attempts(), waits.last_error()),
         (1, "the handler asked for another attempt")
@@ -207,7 +207,7 @@ async fn retry_in_waits_for_its_time_and_release_burns_no_attempt() {
         [next(&mut said).await, next(&mut said).await],
         [("back".to_owned(), 1), ("back".to_owned(), 2)]
     );
-    fixture.until_at(&back, None).await;
+    fixture.until_state(&back, None).await;
     running.stop().await;
 }
 
@@ -297,8 +297,8 @@ async fn a_drain_lets_handlers_end_and_gives_the_rest_back_unburned() {
     running.stop().await;
     assert!(fixture.get(&ids[0]).await.is_none(), "it ended within the drain");
     for id in &ids[1..] {
-        let back = fixture.until_at(id, Some(Place::Ready)).await.unwrap();
-        assert_eq!((back.last_error(), back.state.as_ref().unwrap().step), ("", 0));
+        let back = fixture.until_state(id, Some(JobState::Ready)).await.unwrap();
+        assert_eq!((back.last_error(), back.state_record.as_ref().unwrap().step), ("", 0));
     }
 }
 

@@ -5,9 +5,9 @@ use dwell::job::{Due, Job, JobId, Target, is_queue_name};
 use dwell::outgoing;
 use dwell::request::NewSchedule;
 use dwell::request::{NewJob, RequestRules};
-use dwell::store::queue::claim::ClaimedJob;
-use dwell::store::queue::settle::{ClaimName, ClaimToken};
-use dwell::store::record::{self, Record, State};
+use dwell::store::jobs::claim::ClaimedJob;
+use dwell::store::jobs::settle::{ClaimName, ClaimToken};
+use dwell::store::record::{self, Record, StateRecord};
 use dwell_connectors::{Destination, Header, Message};
 use dwell_schedule::{Expression, occurrence_id, split_occurrence_id};
 
@@ -166,7 +166,7 @@ pub(crate) fn comes_back(new_job: &NewJob) {
 /// The first attempt of a job.
 pub(crate) fn attempt(record: Record, id: &dwell::job::JobId) -> Message {
     let kind = if record.job.properties.is_some() { "amqp" } else { "nats" };
-    let state = State {
+    let state = StateRecord {
         held: false,
         counted: false,
         crashes: 0,

@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use dwell::job::{Conflict, Due, JobId};
 use dwell::request::{NewJob, Origin};
-use dwell::store::reader::lookup::{Place, StoredJob};
-use dwell::store::record::{self, State};
+use dwell::store::reader::lookup::{JobState, StoredJob};
+use dwell::store::record::{self, StateRecord};
 use dwell::view;
 
 use crate::promises;
@@ -14,17 +14,18 @@ use crate::rules::KINDS;
 /// The state, its length in a byte before it; then the record.
 pub(crate) fn target(bytes: &[u8]) {
     let mut input = crate::input::Input(bytes);
-    let state = State::decode(input.bytes());
+    let state = StateRecord::decode(input.bytes());
     let bytes = Bytes::copy_from_slice(input.rest());
     let _ = record::replaced(&bytes);
     let Ok(read) = record::decode(bytes) else { return };
     let id = JobId::new("a").expect("an id");
-    let origin = Origin { fingerprint: read.fingerprint, check: true, is_message: true };
+    let origin =
+        Origin { fingerprint: read.fingerprint, maybe_redelivered: true, is_message: true };
     let new_job = NewJob {
         id: id.clone(),
         generated: read.generated,
-        first: None,
-        apart: false,
+        call_id: None,
+        is_new_message: false,
         queue_full: false,
         own_queues: None,
         due: Due::In(0),
@@ -42,10 +43,10 @@ pub(crate) fn target(bytes: &[u8]) {
     let size = read.job.body.len();
     let found = StoredJob {
         id,
-        place: Place::Dead,
+        state: JobState::Dead,
         score_ms: i64::MAX,
         record: read,
-        state: state.ok(),
+        state_record: state.ok(),
         held_by: None,
         size,
     };

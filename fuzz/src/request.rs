@@ -24,7 +24,7 @@ pub(crate) fn target(bytes: &[u8]) {
     match parse(&message, &rules, NOW) {
         Ok(Request::NewJob(new_job)) => promises::kept(&new_job, &rules, kind),
         Ok(Request::NewSchedule(new)) => promises::kept_by_schedule(&new, &rules, kind),
-        Ok(Request::Act(act)) => assert!(act.action != dwell::job::Action::Schedule),
+        Ok(Request::Act(act)) => assert!(act.action != dwell::job::Action::Add),
         Err(rejection) => {
             assert!(!rejection.detail.chars().any(char::is_control), "{:?}", rejection.detail);
             assert!(rejection.detail.len() < 2000, "{}", rejection.detail.len());

@@ -12,7 +12,7 @@ use crate::batcher::{Batch, Batcher, Bounds, Callers, Size, Turn, caught};
 use crate::clock;
 use crate::request::Request;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::batch::Answer;
+use crate::store::jobs::batch::Answer;
 
 /// The bounds of one batch for one master.
 const MAX_REQUESTS: usize = 1024;

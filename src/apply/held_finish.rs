@@ -3,7 +3,7 @@
 use crate::events::{JobEvent, Observer};
 use crate::job::{Action, JobId, Verdict};
 use crate::store::due_set::DueSet;
-use crate::store::queue::acknowledge::{LeaseAction, LeaseObserver, LeaseVerdict};
+use crate::store::jobs::acknowledge::{LeaseAction, LeaseObserver, LeaseVerdict};
 use crate::store::wake_up::WakeUp;
 use crate::telemetry::Events;
 

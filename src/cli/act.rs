@@ -13,7 +13,7 @@ use crate::job::{Action, JobId, Verdict};
 use crate::request::{Act, Code, Rejection, Request, act_on, due_stated};
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::batch::Answer;
+use crate::store::jobs::batch::Answer;
 use crate::units::{parse_duration_ms, parse_time_ms};
 use crate::view;
 

@@ -10,8 +10,8 @@ use super::table::{clean, local};
 use crate::apply::{BoundedRetry, RetryPolicy};
 use crate::job::JobId;
 use crate::queues::lease_actions;
-use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
-use crate::store::queue::lease::Lease;
+use crate::store::jobs::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
+use crate::store::jobs::lease::Lease;
 use crate::units::parse_duration_ms;
 use crate::view::LeaseResult;
 

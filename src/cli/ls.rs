@@ -13,7 +13,7 @@ use crate::clock;
 use crate::shutdown::Signals;
 use crate::store::Store;
 use crate::store::reader::list::{Page, Query};
-use crate::store::reader::lookup::Place;
+use crate::store::reader::lookup::JobState;
 use crate::units::{parse_time_ms, show_size};
 use crate::view;
 
@@ -37,7 +37,7 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Args {
     /// The state of the jobs
     #[arg(long, default_value = "scheduled")]
-    pub state: State,
+    pub state: ListedState,
     /// Only jobs for this target
     #[arg(long)]
     pub target: Option<String>,
@@ -60,7 +60,7 @@ pub struct Args {
 
 /// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum State {
+pub enum ListedState {
     /// Waits for its due time or its next attempt.
     Scheduled,
     /// Of a queue: due, and not fetched.
@@ -71,13 +71,13 @@ pub enum State {
     Dead,
 }
 
-impl From<State> for Place {
-    fn from(state: State) -> Self {
+impl From<ListedState> for JobState {
+    fn from(state: ListedState) -> Self {
         match state {
-            State::Scheduled => Place::Scheduled,
-            State::Ready => Place::Ready,
-            State::Reserved => Place::Reserved,
-            State::Dead => Place::Dead,
+            ListedState::Scheduled => JobState::Scheduled,
+            ListedState::Ready => JobState::Ready,
+            ListedState::Reserved => JobState::Reserved,
+            ListedState::Dead => JobState::Dead,
         }
     }
 }
@@ -93,7 +93,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         limit: args.limit,
         ..Query::new(args.state.into())
     };
-    let mut shown = Shown {
+    let mut shown = ListOutput {
         common,
         default_retry_ms: &settings.delivery.retry,
         watch: args.watch,
@@ -120,7 +120,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
 }
 
 /// The state of the output: what was printed so far.
-struct Shown<'a> {
+struct ListOutput<'a> {
     common: &'a Common,
     default_retry_ms: &'a [u64],
     watch: bool,
@@ -130,7 +130,7 @@ struct Shown<'a> {
     follows: bool,
 }
 
-impl Shown<'_> {
+impl ListOutput<'_> {
     async fn show(&mut self, store: &Store, query: &Query) -> Result<(), Stop> {
         let now_ms = store.read_clock().await? / 1000;
         let page = store.reader.list(query).await?;
@@ -177,7 +177,7 @@ impl Shown<'_> {
             ]
         });
         let mut text = match page.jobs.len() {
-            0 => format!("no {} jobs", query.place.as_str()),
+            0 => format!("no {} jobs", query.state.as_str()),
             _ => table(COLUMNS, rows, width()),
         };
         if page.next.is_some() {

@@ -14,8 +14,8 @@ use crate::queues::{MAX_POP_BYTES, MAX_POP_JOBS, MAX_POP_QUEUES, MAX_POP_WAIT};
 use crate::request::Code;
 use crate::shutdown::Signals;
 use crate::store::Store;
-use crate::store::queue::acknowledge::{Acknowledgement, LeaseAction};
-use crate::store::queue::pop::Popped;
+use crate::store::jobs::acknowledge::{Acknowledgement, LeaseAction};
+use crate::store::jobs::pop::Popped;
 use crate::units::{parse_duration_ms, quote};
 use crate::view::FetchedJob;
 

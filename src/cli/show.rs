@@ -45,13 +45,18 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
 
 fn text(found: &StoredJob, job: &view::Job, now_ms: i64) -> String {
     let time = |ms: i64| format!("{} ({})", local(ms), relative(ms, now_ms));
-    let state = match (job.awaiting_finish, found.state.as_ref().and_then(|state| state.reason)) {
-        (true, _) => {
-            format!("{}, awaiting its consumer's finish until {}", job.state, time(found.score_ms))
-        }
-        (false, Some(reason)) => format!("{}, {}", job.state, reason.as_str()),
-        (false, None) => job.state.to_owned(),
-    };
+    let state =
+        match (job.awaiting_finish, found.state_record.as_ref().and_then(|state| state.reason)) {
+            (true, _) => {
+                format!(
+                    "{}, awaiting its consumer's finish until {}",
+                    job.state,
+                    time(found.score_ms)
+                )
+            }
+            (false, Some(reason)) => format!("{}, {}", job.state, reason.as_str()),
+            (false, None) => job.state.to_owned(),
+        };
     // The consumer of a queue always confirms.
     let confirm = if job.queue.is_some() {
         "consumer".to_owned()

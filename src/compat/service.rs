@@ -21,10 +21,10 @@ use crate::policy::expiry;
 use crate::queues::QueueService;
 use crate::request::{Act, NewJob, OwnQueues, Request, RequestRules, act_on};
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::claim::MAX_CLAIM_AHEAD;
-use crate::store::queue::ends::Over;
+use crate::store::jobs::claim::MAX_CLAIM_AHEAD;
+use crate::store::jobs::ends::Over;
 use crate::store::reader::list::Query;
-use crate::store::reader::lookup::{Place, StoredJob};
+use crate::store::reader::lookup::{JobState, StoredJob};
 use crate::units::quote_address;
 
 /// The most ready jobs that are looked at to find one whose time to live is not over.
@@ -131,8 +131,9 @@ impl Service {
     /// Stores a job. No job here refuses another one of its id, so that a conflict is with a recurring
     /// schedule: the job is not stored, and the protocols know no such answer.
     async fn store_job(&self, new_job: NewJob) -> Result<Verdict, StoreError> {
-        if let Some(ends_ms) = new_job.job.ends_ms
-            && let Err(error) = self.inner.apply.store.queue.note_end(&new_job.id, ends_ms).await
+        if let Some(remove_at_ms) = new_job.job.remove_at_ms
+            && let Err(error) =
+                self.inner.apply.store.jobs.note_end(&new_job.id, remove_at_ms).await
         {
             tracing::debug!(id = %new_job.id, %error, "the end of a job could not be noted");
         }
@@ -231,15 +232,18 @@ impl Service {
     }
 
     /// Returns the number of ready or dead jobs of a queue.
-    pub(super) async fn count(&self, queue: &str, place: Place) -> Result<u64, StoreError> {
-        self.inner.apply.store.reader.queue_count(queue, place).await
+    pub(super) async fn count(&self, queue: &str, state: JobState) -> Result<u64, StoreError> {
+        self.inner.apply.store.reader.queue_count(queue, state).await
     }
 
     /// The ready job that has waited the longest.
     pub(super) async fn head(&self, queue: &str) -> Result<Option<StoredJob>, StoreError> {
         let reader = &self.inner.apply.store.reader;
-        let query =
-            Query { queue: Some(queue.to_owned()), limit: PEEK_JOBS, ..Query::new(Place::Ready) };
+        let query = Query {
+            queue: Some(queue.to_owned()),
+            limit: PEEK_JOBS,
+            ..Query::new(JobState::Ready)
+        };
         for found in
             reader.list(&query).await?.jobs.into_iter().filter(|found| !self.is_over(found))
         {
@@ -262,7 +266,7 @@ impl Service {
         let query = Query {
             queue: Some(queue.to_owned()),
             limit: limit.max(MIN_DEAD_PAGE_JOBS),
-            ..Query::new(Place::Dead)
+            ..Query::new(JobState::Dead)
         };
         loop {
             let (over, mut alive): (Vec<_>, Vec<_>) = store
@@ -292,12 +296,12 @@ impl Service {
             generation: found.record.generation,
             size: found.size,
         });
-        self.inner.apply.store.queue.end_these(dead).await
+        self.inner.apply.store.jobs.end_these(dead).await
     }
 
     /// Removes the ready jobs of a queue.
     pub(super) async fn purge_ready(&self, queue: &str) -> Result<u64, StoreError> {
-        self.inner.apply.store.admin.purge(queue, Place::Ready).await
+        self.inner.apply.store.admin.purge(queue, JobState::Ready).await
     }
 }
 

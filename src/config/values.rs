@@ -59,25 +59,25 @@ impl Unit for Size {
     const SHOW: fn(u64) -> String = show_size;
 }
 
-/// A value from `LEAST` to `MOST`, written with its unit.
+/// A value from `MIN` to `MAX`, written with its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounded<U, const LEAST: u64, const MOST: u64>(u64, PhantomData<U>);
+pub struct Bounded<U, const MIN: u64, const MAX: u64>(u64, PhantomData<U>);
 
-/// A duration from `LEAST` to `MOST` ms, written `500ms`, `90s`, `1h30m` or `PT15M`.
-pub type Millis<const LEAST: u64, const MOST: u64> = Bounded<Time, LEAST, MOST>;
+/// A duration from `MIN` to `MAX` ms, written `500ms`, `90s`, `1h30m` or `PT15M`.
+pub type Millis<const MIN: u64, const MAX: u64> = Bounded<Time, MIN, MAX>;
 
-/// A size from `LEAST` to `MOST` bytes, written `1MiB`, `64KiB` or `100kB`.
-pub type Bytes<const LEAST: u64, const MOST: u64> = Bounded<Size, LEAST, MOST>;
+/// A size from `MIN` to `MAX` bytes, written `1MiB`, `64KiB` or `100kB`.
+pub type Bytes<const MIN: u64, const MAX: u64> = Bounded<Size, MIN, MAX>;
 
-impl<U, const LEAST: u64, const MOST: u64> Bounded<U, LEAST, MOST> {
+impl<U, const MIN: u64, const MAX: u64> Bounded<U, MIN, MAX> {
     /// This number of ms or bytes; beyond a bound, the bound.
     #[must_use]
     pub fn of(value: u64) -> Self {
-        Bounded(value.clamp(LEAST, MOST), PhantomData)
+        Bounded(value.clamp(MIN, MAX), PhantomData)
     }
 }
 
-impl<const LEAST: u64, const MOST: u64> Millis<LEAST, MOST> {
+impl<const MIN: u64, const MAX: u64> Millis<MIN, MAX> {
     /// The duration in ms.
     #[must_use]
     pub fn ms(self) -> u64 {
@@ -85,7 +85,7 @@ impl<const LEAST: u64, const MOST: u64> Millis<LEAST, MOST> {
     }
 }
 
-impl<const LEAST: u64, const MOST: u64> Bytes<LEAST, MOST> {
+impl<const MIN: u64, const MAX: u64> Bytes<MIN, MAX> {
     /// The size in bytes.
     #[must_use]
     pub fn bytes(self) -> u64 {
@@ -93,16 +93,16 @@ impl<const LEAST: u64, const MOST: u64> Bytes<LEAST, MOST> {
     }
 }
 
-impl<'de, U: Unit, const LEAST: u64, const MOST: u64> Deserialize<'de> for Bounded<U, LEAST, MOST> {
+impl<'de, U: Unit, const MIN: u64, const MAX: u64> Deserialize<'de> for Bounded<U, MIN, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        (U::READ)(&text, LEAST, MOST)
+        (U::READ)(&text, MIN, MAX)
             .map(|value| Bounded(value, PhantomData))
             .map_err(|wrong| refused(&[wrong]))
     }
 }
 
-impl<U: Unit, const LEAST: u64, const MOST: u64> Serialize for Bounded<U, LEAST, MOST> {
+impl<U: Unit, const MIN: u64, const MAX: u64> Serialize for Bounded<U, MIN, MAX> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&(U::SHOW)(self.0))
     }
@@ -245,7 +245,7 @@ macro_rules! written_as {
 }
 
 written_as! {
-    [U, const LEAST: u64, const MOST: u64] Bounded<U, LEAST, MOST> as String;
+    [U, const MIN: u64, const MAX: u64] Bounded<U, MIN, MAX> as String;
     [T] Optional<T> as String;
     [] Waits as Vec<String>;
 }

@@ -17,7 +17,7 @@ use crate::policy::delivery::{self, Claimed};
 use crate::policy::limit::Turn;
 use crate::policy::{Fate, expiry, late};
 use crate::publisher::{OUTCOME_MARGIN, PublicationRequest, Publisher};
-use crate::store::queue::claim::ClaimedJob;
+use crate::store::jobs::claim::ClaimedJob;
 use crate::telemetry::trace::{About, AboutAttempt, Span, Templates, Traces};
 
 /// The destination of a job of a queue, which only damage puts into a lease of a broker. No broker

@@ -7,7 +7,7 @@ use crate::clock::Instant;
 
 /// A bucket is claimed from this long before its next job is due: the time for the claim and its
 /// answer. One claim takes the rest of
-/// [`MAX_CLAIM_AHEAD`](crate::store::queue::claim::MAX_CLAIM_AHEAD) along.
+/// [`MAX_CLAIM_AHEAD`](crate::store::jobs::claim::MAX_CLAIM_AHEAD) along.
 const CLAIM_LEAD_TIME: Duration = Duration::from_millis(3);
 /// Other instances leave the preferred reader of a bucket this much time.
 const DEFERENCE_DELAY: Duration = Duration::from_millis(20);

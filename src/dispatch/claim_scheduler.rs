@@ -13,7 +13,7 @@ use crate::fleet::Fleet;
 use crate::reconnect::Backoff;
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::claim::{Claim, ClaimRequest, MAX_CLAIM_AHEAD};
+use crate::store::jobs::claim::{Claim, ClaimRequest, MAX_CLAIM_AHEAD};
 use crate::store::wake_up::WakeUp;
 
 /// While the window is nearly full, a claim that gets little room waits this long after the last
@@ -95,7 +95,7 @@ impl ClaimScheduler {
             ahead: MAX_CLAIM_AHEAD,
         };
         Some(async move {
-            let answer = store.queue.claim_ahead(bucket, &broker, ask).await;
+            let answer = store.jobs.claim_ahead(bucket, &broker, ask).await;
             ClaimAnswer { bucket, reserved, master, begun, answer }
         })
     }
@@ -214,7 +214,7 @@ impl ClaimScheduler {
     /// Gives back the jobs of claims whose answers were lost: no later claim does, and their leases
     /// would have to expire first.
     pub(super) async fn reclaim_lost(&mut self) {
-        while let Err(error) = self.store.queue.reclaim_all_lost(&self.broker).await {
+        while let Err(error) = self.store.jobs.reclaim_all_lost(&self.broker).await {
             let broker = &*self.broker;
             if error.class == Class::Script {
                 tracing::error!(broker, %error, hint = "run `dwell fsck --repair`", "claims of a damaged bucket were not given back");

@@ -24,8 +24,8 @@ use crate::policy::UNREADABLE;
 use crate::policy::attempt::ABANDONED;
 use crate::publisher::{PublicationRequest, Publisher};
 use crate::store::due_set::DueSet;
-use crate::store::queue::claim::{Claim, ClaimedJob};
-use crate::store::queue::settle::Bury;
+use crate::store::jobs::claim::{Claim, ClaimedJob};
+use crate::store::jobs::settle::Bury;
 use crate::telemetry::Events;
 
 /// The jobs of one broker that are claimed and not settled.

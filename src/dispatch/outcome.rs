@@ -15,7 +15,7 @@ use crate::policy::Fate;
 use crate::policy::attempt::{self, AttemptResult, Conclusion};
 use crate::store::Store;
 use crate::store::due_set::DueSet;
-use crate::store::queue::claim::ClaimedJob;
+use crate::store::jobs::claim::ClaimedJob;
 use crate::telemetry::{Events, publish_outcome};
 
 /// Concludes the publications of one broker.

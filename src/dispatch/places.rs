@@ -30,11 +30,11 @@ use crate::config::Broker;
 use crate::job::Confirm;
 use crate::policy::limit::Turn;
 use crate::store::Store;
+use crate::store::jobs::claim::ClaimedJob;
+use crate::store::jobs::settle::ClaimToken;
 use crate::store::limits::Limit;
 use crate::store::places::place::Place;
 use crate::store::places::{LEASE_MARGIN, PlaceCall, Waiting};
-use crate::store::queue::claim::ClaimedJob;
-use crate::store::queue::settle::ClaimToken;
 use crate::store::record::Nonce;
 
 /// The longest wait of a job for the answer of a call: jobs that wait hold room of the window.

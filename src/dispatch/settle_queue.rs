@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::clock::Instant;
 use crate::policy::Fate;
 use crate::store::call::CALL_JOBS;
-use crate::store::queue::settle::{Bury, ClaimToken, Completion, Release, Retry};
+use crate::store::jobs::settle::{Bury, ClaimToken, Completion, Release, Retry};
 
 /// A call delays the others of its kind for this long at most, and two calls for twice as long: a
 /// single Redis works on one call at a time, and small calls cost more. A call that takes longer
@@ -237,8 +237,8 @@ pub(super) mod tests {
     use crate::clock;
     use crate::job::JobId;
     use crate::policy::limit::Turn;
-    use crate::store::queue::settle::ClaimName;
-    use crate::store::record::State;
+    use crate::store::jobs::settle::ClaimName;
+    use crate::store::record::StateRecord;
 
     fn completed(queue: &mut SettleQueue, bucket: u16) {
         queue.push(bucket, Settlement::Complete(job()));
@@ -250,8 +250,8 @@ pub(super) mod tests {
         ClaimToken { id, lease, position: 0, has_state: false, state: state() }
     }
 
-    fn state() -> State {
-        State {
+    fn state() -> StateRecord {
+        StateRecord {
             held: false,
             counted: false,
             crashes: 0,

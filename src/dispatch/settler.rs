@@ -16,8 +16,8 @@ use crate::reconnect::Backoff;
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::claim::ClaimedJob;
-use crate::store::queue::settle::{Bury, ClaimToken, Completion, Release, Retry, SettleResult};
+use crate::store::jobs::claim::ClaimedJob;
+use crate::store::jobs::settle::{Bury, ClaimToken, Completion, Release, Retry, SettleResult};
 use crate::telemetry::{Events, GivenBack};
 
 /// Settles the jobs of one broker.
@@ -292,11 +292,11 @@ impl Caller {
     async fn call(&self, bucket: u16, call: &SettleCall) -> Result<Vec<SettleResult>, StoreError> {
         let (store, broker) = (&self.store, &*self.broker);
         match call {
-            SettleCall::Complete(over, jobs) => store.queue.complete(bucket, jobs, *over).await,
-            SettleCall::Hold(jobs) => store.queue.hold(bucket, jobs).await,
-            SettleCall::Release(jobs) => store.queue.release(bucket, broker, jobs).await,
-            SettleCall::Retry(jobs) => store.queue.retry(bucket, broker, jobs).await,
-            SettleCall::Bury(jobs) => store.queue.bury(bucket, jobs).await,
+            SettleCall::Complete(over, jobs) => store.jobs.complete(bucket, jobs, *over).await,
+            SettleCall::Hold(jobs) => store.jobs.hold(bucket, jobs).await,
+            SettleCall::Release(jobs) => store.jobs.release(bucket, broker, jobs).await,
+            SettleCall::Retry(jobs) => store.jobs.retry(bucket, broker, jobs).await,
+            SettleCall::Bury(jobs) => store.jobs.bury(bucket, jobs).await,
         }
     }
 }

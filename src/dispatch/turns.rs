@@ -14,8 +14,8 @@ use crate::config::Broker;
 use crate::policy::limit::Turn;
 use crate::store::Store;
 use crate::store::error::StoreError;
+use crate::store::jobs::claim::ClaimedJob;
 use crate::store::limits::{AskedTurns, Limit, TakenTurns};
-use crate::store::queue::claim::ClaimedJob;
 
 /// The longest wait of a job for the answer of a call: jobs that wait hold places of the window.
 const MAX_CALL_WAIT: Duration = Duration::from_millis(250);

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::due_queue::DueQueue;
 use super::shares::SHARE_WAIT;
 use crate::clock::Instant;
-use crate::store::queue::claim::ClaimedJob;
+use crate::store::jobs::claim::ClaimedJob;
 
 /// The claimed jobs of one broker that wait.
 #[derive(Debug, Default)]

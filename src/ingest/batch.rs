@@ -4,14 +4,14 @@ use dwell_connectors::Message;
 use tokio_util::sync::CancellationToken;
 
 use super::Ingest;
-use super::hold::StoreHold;
 use super::reject::Rejections;
 use super::replies::{Replies, Reply};
+use super::store_backoff::StoreBackoff;
 use crate::events::JobEvent;
 use crate::job::{Action, Conflict, Target, Verdict};
 use crate::request::{Code, Rejection, Request, parse};
 use crate::store::error::{Class, ErrorKind, StoreError};
-use crate::store::queue::batch::Answer;
+use crate::store::jobs::batch::Answer;
 use crate::telemetry::trace::{About, Span};
 
 /// The message of a request that is not applied yet.
@@ -80,10 +80,10 @@ impl Ingest {
             let stands = stands(&request);
             let (id, action, target, reply_to) = match request {
                 Request::NewJob(new_job) => {
-                    (new_job.id, Action::Schedule, Some(new_job.job.target), new_job.reply_to)
+                    (new_job.id, Action::Add, Some(new_job.job.target), new_job.reply_to)
                 }
                 Request::NewSchedule(new) => {
-                    (new.id, Action::Schedule, Some(new.job.target), new.reply_to)
+                    (new.id, Action::Add, Some(new.job.target), new.reply_to)
                 }
                 Request::Act(act) => (act.id, act.action, None, act.reply_to),
             };
@@ -146,7 +146,7 @@ impl Ingest {
         requests: &mut [Request],
         give_up: &CancellationToken,
     ) -> Option<Vec<Result<Answer, StoreError>>> {
-        let answers = self.apply.all(requests, &mut StoreHold::new(self, give_up)).await;
+        let answers = self.apply.all(requests, &mut StoreBackoff::new(self, give_up)).await;
         let is_over = |answer: &Result<Answer, StoreError>| !matches!(answer, Err(error) if !error.is_refusal());
         answers.iter().all(is_over).then_some(answers)
     }

@@ -14,7 +14,7 @@ use crate::job::{Action, JobId};
 use crate::outgoing;
 use crate::publisher::{Publisher, SUSPENSION_THRESHOLD};
 use crate::reconnect::Backoff;
-use crate::store::queue::batch::Answer;
+use crate::store::jobs::batch::Answer;
 use crate::telemetry::{Events, publish_outcome};
 
 /// The most verdicts whose confirms are awaited at once, beside the window of the dispatcher.

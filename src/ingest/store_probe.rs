@@ -33,7 +33,7 @@ impl Ingest {
             let left = hold.saturating_sub(
                 silent_since.map_or(Duration::ZERO, |since| asked.duration_since(since)),
             );
-            match clock::timeout(left.max(PROBE_TIMEOUT), self.apply.store.queue.takes_requests())
+            match clock::timeout(left.max(PROBE_TIMEOUT), self.apply.store.jobs.takes_requests())
                 .await
             {
                 Some(Ok(())) => silent_since = None,
@@ -70,7 +70,7 @@ impl Ingest {
         loop {
             let error = tokio::select! {
                 () = stop.cancelled() => return false,
-                answer = self.apply.store.queue.takes_requests() => match answer {
+                answer = self.apply.store.jobs.takes_requests() => match answer {
                     Ok(()) => return true,
                     Err(error) => error,
                 },

@@ -14,10 +14,10 @@ const MAX_IN_FLIGHT: usize = 4096;
 
 /// The unresponsive targets of one ingest.
 #[derive(Debug, Default)]
-pub(super) struct UnresponsiveTargets(Mutex<State>);
+pub(super) struct UnresponsiveTargets(Mutex<TargetsState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct TargetsState {
     /// Since when each is unresponsive.
     since: HashMap<Destination, Instant>,
     in_flight: usize,

@@ -184,7 +184,7 @@ mod tests {
             NewJob::new(Job::for_queue(queue, "x"), Due::In(3_600_000)).id(queue.parse().unwrap())
         };
         let jobs: Vec<NewJob> = many.iter().map(String::as_str).chain(["emails"]).map(of).collect();
-        store.queue.schedule(&jobs).await.unwrap();
+        store.jobs.schedule(&jobs).await.unwrap();
 
         let mut counting = Counting::new(store.clone());
         let named = maintenance.count_bounded(&mut counting, Bounded::Named).await.unwrap();
@@ -230,7 +230,7 @@ mod tests {
         let full_before = [(&early[0], "early"), (&early[1], "early.a")];
         let jobs: Vec<NewJob> =
             before.iter().chain(&full_before).map(|(id, queue)| of(id, queue)).collect();
-        store.queue.schedule(&jobs).await.unwrap();
+        store.jobs.schedule(&jobs).await.unwrap();
         let declared = [("early", 1), ("early.*", 1), ("emails", 11), ("mine.*", 11)];
         let declared = declared.map(|(name, most)| rules(name, most));
         let full_queues = FullQueues::default();
@@ -250,7 +250,7 @@ mod tests {
         let jobs: Vec<NewJob> = late.iter().zip(queues).map(|(id, queue)| of(id, queue)).collect();
         tokio::select! {
             () = async {
-                store.queue.schedule(&jobs).await.unwrap();
+                store.jobs.schedule(&jobs).await.unwrap();
                 until_full(4).await;
             } => {}
             () = masters.first_is_given_up() => panic!("the counts waited for the first master"),

@@ -20,7 +20,7 @@ use crate::policy::late::LateRules;
 use crate::request::{KeptParts, NewJob, NewSchedule, Origin};
 use crate::schedule::{Overlap, Timing};
 use crate::store::due_set::DueSet;
-use crate::store::queue::batch::RequestRef;
+use crate::store::jobs::batch::RequestRef;
 use crate::store::wake_up::WakeUp;
 use crate::store::{Store, Unobserved};
 
@@ -80,14 +80,14 @@ async fn jobs_of_other_masters_end_in_time_while_one_hangs() {
     let expiry = Expiry::new(store.clone(), options, watch::channel(Fleet::alone("me ")).1);
     let stop = CancellationToken::new();
     let running = tokio::spawn(expiry.run(stop.clone()));
-    let ends_ms = store.read_clock().await.unwrap() / 1000 + UNTIL_END_MS;
+    let remove_at_ms = store.read_clock().await.unwrap() / 1000 + UNTIL_END_MS;
     let mut jobs = Vec::new();
     for id in first.iter().chain(others) {
-        store.queue.note_end(id, ends_ms).await.unwrap();
-        let job = Job { ends_ms: Some(ends_ms), ..Job::for_queue("q", "x") };
+        store.jobs.note_end(id, remove_at_ms).await.unwrap();
+        let job = Job { remove_at_ms: Some(remove_at_ms), ..Job::for_queue("q", "x") };
         jobs.push(NewJob::new(job, Due::In(3_600_000)).id(id.clone()));
     }
-    store.queue.schedule(&jobs).await.unwrap();
+    store.jobs.schedule(&jobs).await.unwrap();
     masters.freeze_first();
     let all_ended = async {
         for id in others {
@@ -107,9 +107,9 @@ async fn jobs_of_other_masters_end_in_time_while_one_hangs() {
 
 /// The schedules of which an occurrence was made.
 #[derive(Default)]
-struct Made(Mutex<HashSet<JobId>>);
+struct OccurrenceObserver(Mutex<HashSet<JobId>>);
 
-impl Observer for Made {
+impl Observer for OccurrenceObserver {
     fn observe(&self, event: &JobEvent<'_>) {
         if let JobEvent::OccurrenceMade { schedule, .. } = event {
             self.0.lock().insert((*schedule).clone());
@@ -148,10 +148,10 @@ async fn schedules_of_other_masters_fire_in_time_while_one_hangs() {
     let Masters { store, first, others, .. } = &masters;
     let schedules: Vec<NewSchedule> = first.iter().chain(others).map(each_second).collect();
     let asked: Vec<RequestRef<'_>> = schedules.iter().map(RequestRef::NewSchedule).collect();
-    for answer in store.queue.apply(&asked, &[]).await.answers {
+    for answer in store.jobs.apply(&asked, &[]).await.answers {
         assert_eq!(answer.unwrap().verdict, Verdict::Added);
     }
-    let made = Arc::new(Made::default());
+    let made = Arc::new(OccurrenceObserver::default());
     let options = SpawnOptions {
         serves: Arc::new(|_: DueSet<'_>| true),
         is_full: Arc::new(|_: &str| false),

@@ -1,7 +1,7 @@
 //! Words on leases that depend on the lease.
 
-use crate::store::queue::acknowledge::LeaseAction;
-use crate::store::queue::lease::Lease;
+use crate::store::jobs::acknowledge::LeaseAction;
+use crate::store::jobs::lease::Lease;
 
 /// The attempt failed. `wait_ms` replaces the wait of the retry array, unless the array is at its
 /// end.

@@ -198,7 +198,7 @@ const CONFLICT_VALUES: [(&str, Conflict); 4] = [
 ];
 const OVERLAP_VALUES: [(&str, Overlap); 2] = [("allow", Overlap::Allow), ("skip", Overlap::Skip)];
 const ACTION_VALUES: [(&str, Action); 6] = [
-    ("schedule", Action::Schedule),
+    ("schedule", Action::Add),
     ("cancel", Action::Cancel),
     ("reschedule", Action::Reschedule),
     ("fire", Action::Fire),

@@ -65,7 +65,7 @@ pub(super) fn fill(
         Rejection::new(Code::BadEnvelope, format!("the body {what} (line {}, column {})", error.line(), error.column()))
     })?;
     let action = match &envelope.command {
-        Some(Value::String(command)) if command == "add" => Action::Schedule,
+        Some(Value::String(command)) if command == "add" => Action::Add,
         Some(Value::String(command)) if command == "delete" => Action::Cancel,
         Some(Value::String(command)) if command == "finish" => Action::Finish,
         Some(other) => {
@@ -85,7 +85,7 @@ pub(super) fn fill(
     if control.id.is_none() {
         control.id = envelope.id.as_ref().map(id).transpose()?;
     }
-    if action != Action::Schedule {
+    if action != Action::Add {
         return Ok(Bytes::new());
     }
     if !control.has_time() {

@@ -26,8 +26,7 @@ pub(super) fn deletion(
     message: &Message,
     rules: &RequestRules,
 ) -> Result<Option<Action>, Rejection> {
-    let asks =
-        control.has_time() || control.action.is_some_and(|action| action != Action::Schedule);
+    let asks = control.has_time() || control.action.is_some_and(|action| action != Action::Add);
     if message.has_body || asks {
         return Ok(None);
     }

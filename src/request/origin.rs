@@ -25,12 +25,12 @@ pub(super) fn origin(message: &Message, rules: &RequestRules) -> Origin {
     };
     let mut fingerprint = [0; 8];
     match known {
-        Some(check) => {
+        Some(maybe_redelivered) => {
             fingerprint.copy_from_slice(&fields.hash().as_bytes()[..8]);
-            Origin { fingerprint, check, is_message: true }
+            Origin { fingerprint, maybe_redelivered, is_message: true }
         }
         // Unique, and looked up nevertheless: the client repeats a call whose answer was lost.
-        None => Origin { fingerprint: rand::random(), check: true, is_message: true },
+        None => Origin { fingerprint: rand::random(), maybe_redelivered: true, is_message: true },
     }
 }
 
@@ -57,7 +57,7 @@ fn id_of(bytes: [u8; 16]) -> JobId {
 
 /// Whether a message with the same content would get the same id, although the broker reports a
 /// first delivery.
-pub(super) fn is_first(message: &Message, rules: &RequestRules) -> bool {
+pub(super) fn is_new_message(message: &Message, rules: &RequestRules) -> bool {
     message.position.is_none() && message_id(message, rules).is_some() && !message.redelivered
 }
 
@@ -81,19 +81,19 @@ pub(super) fn of_dead_job(
         .headers
         .text(ID)
         .filter(|id| id.get(..ID_HALF_DIGITS).is_some_and(|first| named(first) == *id));
-    let (id, check) = match known.and_then(|id| JobId::new(id).ok()) {
+    let (id, maybe_redelivered) = match known.and_then(|id| JobId::new(id).ok()) {
         // A dead letter changes nothing while its job exists. A message that was requeued and
         // published becomes a new job.
         Some(id) => (id, request.headers.get(DEAD_REASON).is_some()),
         None => {
             let id = JobId::new(named(&generated_id(request, rules).as_str()[..ID_HALF_DIGITS]))
                 .expect("32 hexadecimal digits are an id");
-            (id, origin(request, rules).check)
+            (id, origin(request, rules).maybe_redelivered)
         }
     };
     let mut fingerprint = [0; 8];
     fingerprint.copy_from_slice(&blake3::hash(id.as_str().as_bytes()).as_bytes()[..8]);
-    (id, Origin { fingerprint, check, is_message: true })
+    (id, Origin { fingerprint, maybe_redelivered, is_message: true })
 }
 
 /// A hash of body and `delay-*` headers, which no broker changes. Bindings and shovels add other

@@ -42,15 +42,15 @@ pub fn parse(message: &Message, rules: &RequestRules, now_ms: i64) -> Result<Req
     }
     let mut body = None;
     if rules.ingest.format == Format::Envelope
-        && control.action.is_none_or(|action| action == Action::Schedule)
+        && control.action.is_none_or(|action| action == Action::Add)
     {
         body = Some(envelope::fill(&mut control, message, rules)?);
     }
     if control.id.is_none() && rules.ingest.id_from == IdFrom::Key {
         control.id = Some(etf1::id(message, rules)?);
     }
-    match control.action.unwrap_or(Action::Schedule) {
-        Action::Schedule => {
+    match control.action.unwrap_or(Action::Add) {
+        Action::Add => {
             dialect::fill(&mut control, message, rules)?;
             if control.recurring.schedule.is_some() {
                 recurring(control, message, body, rules, now_ms)

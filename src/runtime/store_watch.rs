@@ -26,7 +26,7 @@ pub(super) async fn watch(store: Arc<Store>, readiness: Readiness, stop: Cancell
     loop {
         let asked = tokio::select! {
             () = stop.cancelled() => return,
-            asked = clock::timeout(TIMEOUT, store.queue.takes_requests()) => asked,
+            asked = clock::timeout(TIMEOUT, store.jobs.takes_requests()) => asked,
         };
         let late =
             || Err(StoreError::new(Class::Timeout, format!("redis: no answer within {TIMEOUT:?}")));

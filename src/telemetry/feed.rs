@@ -11,7 +11,7 @@ use crate::config::EventKind;
 use crate::events::{Facts, JobEvent, Settled};
 use crate::job::{Action, JobId, Verdict};
 use crate::store::due_set::DueSet;
-use crate::store::queue::acknowledge::LeaseVerdict;
+use crate::store::jobs::acknowledge::LeaseVerdict;
 use crate::store::record::short_error;
 
 /// The most events that wait to be published: some megabytes, and some tens where the targets are
@@ -130,7 +130,7 @@ impl<'a> Told<'a> {
         Some(match *event {
             JobEvent::Applied { id, set, to, action, verdict, due_ms } => {
                 let (kind, reason) = match (action, verdict) {
-                    (Action::Schedule, Verdict::Added | Verdict::Replaced) => {
+                    (Action::Add, Verdict::Added | Verdict::Replaced) => {
                         (EventKind::Scheduled, Some(verdict.as_str()))
                     }
                     (

@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::job::Job;
-use crate::store::queue::acknowledge::{Acknowledged, LeaseVerdict};
-use crate::store::queue::pop::Popped;
+use crate::store::jobs::acknowledge::{Acknowledged, LeaseVerdict};
+use crate::store::jobs::pop::Popped;
 use crate::store::reader::queues::QueueCounts;
 
 /// The fetched jobs.

@@ -42,10 +42,10 @@ pub struct Batcher<K, C, A> {
 
 struct Lane<C, A> {
     bounds: Bounds,
-    state: Mutex<State<C, A>>,
+    state: Mutex<LaneState<C, A>>,
 }
 
-struct State<C, A> {
+struct LaneState<C, A> {
     /// The number of turns that are taken. While calls wait, one is.
     turns: usize,
     waiting: VecDeque<Waiting<C, A>>,
@@ -87,7 +87,7 @@ impl<K: Eq + Hash, C, A> Batcher<K, C, A> {
         }
         // A lane without a turn may be that of a server that is gone.
         lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
-        let state = Mutex::new(State { turns: 0, waiting: VecDeque::new() });
+        let state = Mutex::new(LaneState { turns: 0, waiting: VecDeque::new() });
         let lane = Arc::new(Lane { bounds: self.bounds, state });
         lanes.insert(key, lane.clone());
         lane

@@ -46,10 +46,10 @@ use crate::policy::late::LateRules;
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
-use crate::store::place_observers::PlaceObserver;
-use crate::store::queue::acknowledge::{
+use crate::store::jobs::acknowledge::{
     Acknowledged, Acknowledgement, LeaseAction, LeaseObserver, LeaseVerdict,
 };
+use crate::store::place_observers::PlaceObserver;
 use crate::store::wake_up::WakeUp;
 
 /// The most jobs of one pop.
@@ -229,7 +229,7 @@ impl Consumers {
         acknowledgements: &[Acknowledgement],
     ) -> Vec<Result<Acknowledged, StoreError>> {
         let observer = self.inner.clone();
-        self.inner.store.queue.acknowledge_observed(acknowledgements, observer).await
+        self.inner.store.jobs.acknowledge_observed(acknowledgements, observer).await
     }
 
     /// Notes that a job of a queue became the earliest of its bucket. Wake-ups for brokers are
@@ -252,7 +252,7 @@ impl Consumers {
         let store = &self.inner.store;
         store.admin.resume(queue).await?;
         let buckets: Vec<u16> = (0..store.keys().buckets()).collect();
-        let (mut looks, mut wake_ups) = (store.queue.heads(queue, &buckets), Vec::new());
+        let (mut looks, mut wake_ups) = (store.jobs.heads(queue, &buckets), Vec::new());
         while let Some((buckets, ahead_us)) = looks.next().await {
             let now_ms = store.now_ms();
             let due = |(bucket, ahead_us): (&u16, Option<i64>)| {

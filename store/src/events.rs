@@ -14,7 +14,7 @@ use dwell_core::Destination;
 pub use self::publish_outcome::PublishOutcome;
 use crate::job::{Action, DeadReason, Job, JobId, Verdict};
 use crate::store::due_set::DueSet;
-use crate::store::queue::acknowledge::LeaseVerdict;
+use crate::store::jobs::acknowledge::LeaseVerdict;
 
 /// The header of an occurrence with the id of its schedule.
 const SCHEDULE: &str = "delayed-schedule";

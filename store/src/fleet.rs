@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock;
 use crate::config::Redis;
 use crate::reconnect::Backoff;
-use crate::store::fleet::listen;
+use crate::store::instances::listen;
 use crate::store::wake_up::WakeUp;
 
 /// The floor poll of a single instance. In a fleet of n, each polls n times more rarely, so that

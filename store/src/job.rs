@@ -46,9 +46,9 @@ pub struct Job {
     /// Of a job of a queue: the most hand-outs, without a wait between them, instead of the retry
     /// array; 0: no limit. Only the drop-in listeners set this: lmstfy's, and delay-queue's 0.
     pub tries: Option<u16>,
-    /// Of a job of a queue: the job ends without a trace from then on, in any state; epoch ms. Only
-    /// the drop-in listener for lmstfy sets this.
-    pub ends_ms: Option<i64>,
+    /// Of a job of a queue: the job is removed then without a trace, in any state; epoch ms. Only the
+    /// drop-in listener for lmstfy sets this. An expiry, after which the job is dead, is `expire`.
+    pub remove_at_ms: Option<i64>,
     /// The time at which the request was read, epoch ms by the reader's clock: for people.
     pub created_ms: i64,
     /// The kind of broker that the request came from (`nats`, `kafka`, `amqp`); empty for HTTP and
@@ -96,7 +96,7 @@ impl Job {
             expire: None,
             on_timeout: OnTimeout::Ready,
             tries: None,
-            ends_ms: None,
+            remove_at_ms: None,
             created_ms: crate::clock::wall_ms(),
             origin: String::new(),
             trace: None,

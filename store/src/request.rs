@@ -44,15 +44,15 @@ impl Request {
         }
     }
 
-    /// Gives a schedule a random id if another message has its id (see [`NewJob::apart`]). False
-    /// for any other request.
+    /// Gives a new job a random id if another message has its id (see
+    /// [`NewJob::is_new_message`]). False for any other request.
     pub fn take_another_id(&mut self) -> bool {
         let Request::NewJob(new_job) = self else { return false };
-        let is_other = std::mem::take(&mut new_job.apart);
+        let is_other = std::mem::take(&mut new_job.is_new_message);
         if is_other {
             new_job.id = JobId::random();
             new_job.origin.fingerprint = rand::random();
-            new_job.first = Some(rand::random());
+            new_job.call_id = Some(rand::random());
         }
         is_other
     }
@@ -76,12 +76,12 @@ pub struct NewJob {
     pub id: JobId,
     /// The id was generated from position or content: the job never replaces another one.
     pub generated: bool,
-    /// Identifies the calls for this schedule if the message does not: the broker reports a first
+    /// Identifies the calls for this job if the message does not: the broker reports a first
     /// delivery, or reports nothing. Becomes the generation of the job.
-    pub first: Option<[u8; 8]>,
+    pub call_id: Option<[u8; 8]>,
     /// A job with this id comes from another message, unless this call is a repeat: the id was
     /// generated from the content, and the broker reports a first delivery.
-    pub apart: bool,
+    pub is_new_message: bool,
     /// The job's queue has as many jobs as it may have: a job with a new id is refused, and nothing
     /// changes.
     pub queue_full: bool,
@@ -129,7 +129,7 @@ pub struct NewSchedule {
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
 pub struct Act {
-    /// The action; never `Schedule`.
+    /// The action; never [`Action::Add`].
     pub action: Action,
     /// The job's id.
     pub id: JobId,
@@ -166,8 +166,8 @@ impl NewJob {
         NewJob {
             id: JobId::random(),
             generated: false,
-            first: None,
-            apart: false,
+            call_id: None,
+            is_new_message: false,
             queue_full: false,
             own_queues: None,
             due: due.into(),

@@ -1,15 +1,16 @@
 //! The only module that knows Redis. Jobs live in buckets; each step is one idempotent script.
 //!
-//! - [`queue`]: requests, claims and settles; [`reader`]: jobs and counts; [`schedules`]: recurring
+//! - [`jobs`]: requests, claims and settles; [`reader`]: jobs and counts; [`schedules`]: recurring
 //!   schedules; [`admin`]: sweep, transfer, fsck and upgrade. All four stand on one [`namespace`].
 //! - [`keys`]: every key; [`due_set`]: the owners of sets; [`record`]: the form of a job in Redis;
 //!   [`scripts`]: the Lua files; [`call`]: their calls, with bounds and repeats.
 //! - [`client`]: connections, rebuilt when they break; [`gate`]: connections that wait for
 //!   durability; [`refusals`]: the logins that Redis refuses.
 //! - [`meta`]: the description of a namespace, and `schema`: the version of its keys;
-//!   [`server_facts`]: the facts of its server; [`fleet`]: the instances; [`declared`]: the schedules
-//!   of their settings; [`limits`]: the turns of limited targets; [`queue_limits`]: those of queues;
-//!   [`places`]: what of a limit is out at a time, and [`place_observers`]: who waits for it;
+//!   [`server_facts`]: the facts of its server; [`instances`]: the heartbeats of instances;
+//!   [`declared`]: the schedules of their settings; [`limits`]: the turns of limited targets;
+//!   [`queue_limits`]: those of queues; [`places`]: what of a limit is out at a time, and
+//!   [`place_observers`]: who waits for it;
 //!   [`wake_up`]: what they tell one another.
 //! - [`acl`]: the permissions of the user.
 
@@ -21,15 +22,15 @@ pub mod client;
 pub mod declared;
 pub mod due_set;
 pub mod error;
-pub mod fleet;
 pub mod gate;
+pub mod instances;
+pub mod jobs;
 pub mod keys;
 pub mod limits;
 pub mod meta;
 pub mod namespace;
 pub mod place_observers;
 pub mod places;
-pub mod queue;
 pub mod queue_limits;
 pub mod reader;
 pub mod record;
@@ -49,10 +50,10 @@ use admin::Admin;
 use client::RedisClient;
 use error::{Class, StoreError};
 use gate::Gate;
+use jobs::Jobs;
 use keys::Keys;
 use namespace::Namespace;
 pub use namespace::{CallObserver, IsQueueFull, Unobserved};
-use queue::Queue;
 use reader::Reader;
 use schedules::Schedules;
 
@@ -60,7 +61,7 @@ use schedules::Schedules;
 /// is its [`Namespace`] with the parts that work on it.
 pub struct Store {
     /// Changes jobs.
-    pub queue: Queue,
+    pub jobs: Jobs,
     /// Looks at jobs.
     pub reader: Reader,
     /// Recurring schedules.
@@ -148,7 +149,7 @@ impl Store {
     fn over(namespace: Namespace) -> Store {
         let namespace = Arc::new(namespace);
         Store {
-            queue: Queue::new(namespace.clone()),
+            jobs: Jobs::new(namespace.clone()),
             reader: Reader::new(namespace.clone()),
             schedules: Schedules::new(namespace.clone()),
             admin: Admin::new(namespace.clone()),

@@ -8,7 +8,7 @@ use dwell_store::config::Redis;
 use dwell_store::job::{Action, Due, Job, JobId, Verdict};
 use dwell_store::request::{Act, NewJob};
 use dwell_store::store::error::{Class, StoreError};
-use dwell_store::store::queue::batch::{Answer, RequestRef};
+use dwell_store::store::jobs::batch::{Answer, RequestRef};
 use dwell_store::store::scripts::Name;
 use dwell_store::store::{CallObserver, Store};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
@@ -59,7 +59,7 @@ async fn a_queue_may_have_any_name() {
         let queue = format!("mine.{word}");
         let to = |queue: &str| NewJob::new(Job::for_queue(queue, "x"), FAR).id(id(word));
         let apply =
-            async |asked: &[RequestRef<'_>]| verdicts(store.queue.apply(asked, &[]).await.answers);
+            async |asked: &[RequestRef<'_>]| verdicts(store.jobs.apply(asked, &[]).await.answers);
         // Each request learns the queue of the job from the answer of the script.
         assert_eq!(apply(&[RequestRef::NewJob(&to(&queue))]).await, [Verdict::Added], "{queue}");
         for (action, verdict) in [
@@ -92,7 +92,7 @@ async fn many_requests_for_one_id_need_no_more_rounds_than_one() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
     let (store, calls) = store(&server).await;
     let to = |queue: &str| NewJob::new(Job::for_queue(queue, "x"), FAR).id(id("one"));
-    store.queue.schedule(&[to("first")]).await.unwrap();
+    store.jobs.schedule(&[to("first")]).await.unwrap();
     let reschedules: Vec<Act> = (0..100)
         .map(|_| Act { due: Some(FAR), ..Act::new(Action::Reschedule, id("one")) })
         .collect();
@@ -103,7 +103,7 @@ async fn many_requests_for_one_id_need_no_more_rounds_than_one() {
         .chain(schedules.iter().map(RequestRef::NewJob))
         .collect::<Vec<_>>();
     *calls.0.lock() = 0;
-    let told = verdicts(store.queue.apply(&asked, &[]).await.answers);
+    let told = verdicts(store.jobs.apply(&asked, &[]).await.answers);
     assert_eq!(
         (&told[..100], &told[100..]),
         (&[Verdict::Rescheduled; 100][..], &[Verdict::Replaced; 100][..])

@@ -9,7 +9,7 @@ use dwell_store::config::Redis;
 use dwell_store::job::{Conflict, Job, JobId, Verdict};
 use dwell_store::request::{KeptParts, NewSchedule, Origin, OwnQueues};
 use dwell_store::schedule::{Overlap, Timing};
-use dwell_store::store::queue::batch::RequestRef;
+use dwell_store::store::jobs::batch::RequestRef;
 use dwell_store::store::schedules::{ScheduleCounts, ScheduleFilter, ScheduleQuery};
 use dwell_store::store::{Store, Unobserved};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
@@ -64,7 +64,7 @@ impl Fixture {
 
     async fn put(&self, schedules: &[NewSchedule]) {
         let asked: Vec<RequestRef<'_>> = schedules.iter().map(RequestRef::NewSchedule).collect();
-        for answer in self.store.queue.apply(&asked, &[]).await.answers {
+        for answer in self.store.jobs.apply(&asked, &[]).await.answers {
             assert_eq!(answer.unwrap().verdict, Verdict::Added);
         }
     }

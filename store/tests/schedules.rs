@@ -15,8 +15,8 @@ use dwell_store::request::{Act, KeptParts, NewJob, NewSchedule, Origin, OwnQueue
 use dwell_store::schedule::{Overlap, Timing};
 use dwell_store::store::admin::fsck::{self, FsckRules, Problem};
 use dwell_store::store::error::{Class, StoreError};
+use dwell_store::store::jobs::batch::{Answer, RequestRef};
 use dwell_store::store::meta::SweepRules;
-use dwell_store::store::queue::batch::{Answer, RequestRef};
 use dwell_store::store::{Store, Unobserved};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 use redis::aio::MultiplexedConnection;
@@ -42,7 +42,7 @@ impl Fixture {
     }
 
     async fn apply(&self, asked: &[RequestRef<'_>]) -> Vec<Answer> {
-        let applied = self.store.queue.apply(asked, &[]).await;
+        let applied = self.store.jobs.apply(asked, &[]).await;
         applied.answers.into_iter().map(Result::unwrap).collect()
     }
 
@@ -97,7 +97,7 @@ fn id(text: &str) -> JobId {
 
 /// The identity of the message of this number.
 fn message(number: u8) -> Origin {
-    Origin { fingerprint: [number; 8], check: true, is_message: true }
+    Origin { fingerprint: [number; 8], maybe_redelivered: true, is_message: true }
 }
 
 /// Each two hours from [`START`], by a message.
@@ -141,7 +141,7 @@ async fn a_schedule_is_stored_and_ended_whole_or_not_at_all_while_a_key_is_of_an
         let refused = async |asked: RequestRef<'_>| {
             fixture.raw::<()>(&["DEL", &key]).await;
             fixture.raw::<()>(&["SET", &key, "foreign"]).await;
-            let applied = fixture.store.queue.apply(&[asked], &[]).await;
+            let applied = fixture.store.jobs.apply(&[asked], &[]).await;
             assert!(applied.answers[0].is_err(), "{key}");
             fixture.raw::<()>(&["DEL", &key]).await;
         };
@@ -236,7 +236,7 @@ async fn a_fire_steps_over_ids_that_other_jobs_have() {
             NewJob::new(Job::for_queue("other", "x"), FAR).id(id(&format!("a@{}", now_ms + ms)))
         })
         .collect();
-    fixture.store.queue.schedule(&taken).await.unwrap();
+    fixture.store.jobs.schedule(&taken).await.unwrap();
     let (verdict, due_ms) = fixture.act(&action(Action::Fire, "a", 2)).await;
     assert_eq!(verdict, Verdict::Firing);
     let made = fixture.store.reader.find(&id(&format!("a@{}", due_ms.unwrap()))).await.unwrap();
@@ -339,7 +339,7 @@ async fn the_longest_id_has_occurrences() {
     assert_eq!(verdict, Verdict::Firing);
     assert!(fixture.has_job(&format!("{name}@{}", due_ms.unwrap())).await);
     let longer = new(&format!("{name}x"), 3);
-    let applied = fixture.store.queue.apply(&[RequestRef::NewSchedule(&longer)], &[]).await;
+    let applied = fixture.store.jobs.apply(&[RequestRef::NewSchedule(&longer)], &[]).await;
     assert!(applied.answers[0].as_ref().is_err_and(StoreError::is_refusal), "one byte more");
 }
 
@@ -379,7 +379,7 @@ async fn nobody_changes_what_is_of_others() {
     fixture.put(&new("a", 1)).await;
     let own = |names: &[&str]| Some(OwnQueues::new(names.iter().copied()));
     let refused = async |asked: RequestRef<'_>| {
-        let answer = fixture.store.queue.apply(&[asked], &[]).await.answers.remove(0);
+        let answer = fixture.store.jobs.apply(&[asked], &[]).await.answers.remove(0);
         answer.map_err(|error| (error.class, error.is_refusal()))
     };
     let mut put = new("a", 2);
@@ -407,7 +407,7 @@ async fn a_wrong_schedule_is_refused_alone() {
     (never.timing.start_ms, never.timing.end_ms) = (Some(1), Some(5));
     let sound = new("sound", 3);
     let asked = [RequestRef::NewSchedule(&never), RequestRef::NewSchedule(&sound)];
-    let mut answers = fixture.store.queue.apply(&asked, &[]).await.answers;
+    let mut answers = fixture.store.jobs.apply(&asked, &[]).await.answers;
     assert_eq!(answers.remove(1).unwrap().verdict, Verdict::Added);
     assert!(answers.remove(0).unwrap_err().is_refusal());
     // A damaged one too.
@@ -415,7 +415,7 @@ async fn a_wrong_schedule_is_refused_alone() {
     let _: i64 = fixture.raw(&["HSET", keys.schedules(0), "sound", "?"]).await;
     let again = new("sound", 4);
     let asked = [RequestRef::NewSchedule(&again), RequestRef::NewSchedule(&over)];
-    let mut answers = fixture.store.queue.apply(&asked, &[]).await.answers;
+    let mut answers = fixture.store.jobs.apply(&asked, &[]).await.answers;
     assert_eq!(answers.remove(1).unwrap().verdict, Verdict::Added, "of the message of before");
     assert!(answers.remove(0).unwrap_err().is_unreadable());
 }
@@ -426,7 +426,7 @@ async fn a_fire_waits_for_room_in_its_queue() {
     fixture.put(&new("a", 1)).await;
     fixture.store.schedules.know_full_queues(Arc::new(|queue| queue == "jobs"));
     let fire = action(Action::Fire, "a", 2);
-    let answer = fixture.store.queue.apply(&[RequestRef::Act(&fire)], &[]).await.answers.remove(0);
+    let answer = fixture.store.jobs.apply(&[RequestRef::Act(&fire)], &[]).await.answers.remove(0);
     assert_eq!(answer.map_err(|error| error.class), Err(Class::QueueFull));
     assert_eq!(fixture.act(&action(Action::Cancel, "a", 3)).await.0, Verdict::Cancelled);
 }
@@ -441,7 +441,7 @@ async fn an_occurrence_that_is_out_goes_on_when_its_schedule_ends() {
     let lease = Duration::from_secs(60);
     let mut claimed = Vec::new();
     for _ in 0..10_000 {
-        claimed = fixture.store.queue.claim(0, "main", lease, 1, 1 << 20).await.unwrap().jobs;
+        claimed = fixture.store.jobs.claim(0, "main", lease, 1, 1 << 20).await.unwrap().jobs;
         if !claimed.is_empty() {
             break;
         }
@@ -522,7 +522,7 @@ async fn a_key_of_a_wrong_type_fails_before_anything_is_written() {
     let _: i64 = fixture.raw(&["HSET", keys.schedule_times(0), "a", "b"]).await;
     let other = NewSchedule { job: Job::for_queue("jobs", "y"), ..new("a", 2) };
     let asked = [RequestRef::NewSchedule(&other)];
-    let refused = fixture.store.queue.apply(&asked, &[]).await.answers.remove(0).unwrap_err();
+    let refused = fixture.store.jobs.apply(&asked, &[]).await.answers.remove(0).unwrap_err();
     assert!(refused.is_unreadable(), "{refused}");
     let found = fixture.fsck(true).await;
     assert_eq!(found[0], (Problem::WrongType, keys.schedule_times(0).to_owned(), true));

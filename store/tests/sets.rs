@@ -12,13 +12,13 @@ use dwell_store::job::{Action, Conflict, Due, Job, JobId, Verdict};
 use dwell_store::request::{Act, NewJob, Origin, OwnQueues};
 use dwell_store::store::admin::fsck::{self, FsckRules};
 use dwell_store::store::error::StoreError;
+use dwell_store::store::jobs::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
+use dwell_store::store::jobs::batch::RequestRef;
+use dwell_store::store::jobs::pop::{PopLimits, Popped, Return};
+use dwell_store::store::jobs::settle::{Release, SettleResult};
 use dwell_store::store::meta::SweepRules;
-use dwell_store::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
-use dwell_store::store::queue::batch::RequestRef;
-use dwell_store::store::queue::pop::{PopLimits, Popped, Return};
-use dwell_store::store::queue::settle::{Release, SettleResult};
 use dwell_store::store::reader::list::Query;
-use dwell_store::store::reader::lookup::Place;
+use dwell_store::store::reader::lookup::JobState;
 use dwell_store::store::{Store, Unobserved};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 use futures_util::StreamExt;
@@ -43,7 +43,7 @@ impl Fixture {
 
     /// Applies a batch of distinct ids, which all get this verdict.
     async fn all(&self, asked: &[RequestRef<'_>], verdict: Verdict) {
-        let answers = self.store.queue.apply(asked, &[]).await.answers;
+        let answers = self.store.jobs.apply(asked, &[]).await.answers;
         let told: Vec<Verdict> =
             answers.into_iter().map(|answer| answer.unwrap().verdict).collect();
         assert_eq!(told, vec![verdict; asked.len()]);
@@ -68,7 +68,7 @@ impl Fixture {
         };
         let mut jobs = Vec::new();
         loop {
-            let popped = self.store.queue.pop(rand::random(), 0, queue, limits).await.unwrap();
+            let popped = self.store.jobs.pop(rand::random(), 0, queue, limits).await.unwrap();
             jobs.extend(popped.jobs);
             if !popped.more {
                 return jobs;
@@ -89,7 +89,7 @@ impl Fixture {
                 action: action.clone(),
             })
             .collect();
-        let answers = self.store.queue.acknowledge(&acknowledgements).await;
+        let answers = self.store.jobs.acknowledge(&acknowledgements).await;
         answers
             .into_iter()
             .map(|answer| answer.map(|told| told.verdict).map_err(|error| error.is_refusal()))
@@ -170,7 +170,7 @@ fn jobs(count: usize, queue: impl Fn(usize) -> String) -> Vec<NewJob> {
 }
 
 fn told(
-    answers: Vec<Result<dwell_store::store::queue::batch::Answer, StoreError>>,
+    answers: Vec<Result<dwell_store::store::jobs::batch::Answer, StoreError>>,
 ) -> Vec<Result<Verdict, bool>> {
     answers
         .into_iter()
@@ -233,7 +233,7 @@ async fn many_requests_for_one_id_in_many_queues_are_sent_once() {
     for (what, batch, expected) in batches {
         let asked: Vec<RequestRef<'_>> = batch.iter().map(RequestRef::NewJob).collect();
         let (calls, bytes) = (fixture.script_calls().await, fixture.received().await);
-        assert_eq!(told(fixture.store.queue.apply(&asked, &[]).await.answers), expected, "{what}");
+        assert_eq!(told(fixture.store.jobs.apply(&asked, &[]).await.answers), expected, "{what}");
         let calls = fixture.script_calls().await - calls;
         let bytes = fixture.received().await - bytes;
         println!("{MANY} requests {what}: {calls} calls, {bytes} bytes to Redis");
@@ -277,7 +277,7 @@ async fn an_action_on_a_job_of_a_queue_is_carried_out_while_a_replica_hangs() {
     fixture.schedule(&jobs(1, |_| "q".to_owned()), Verdict::Added).await;
     replica.freeze().unwrap();
     let cancel = Act::new(Action::Cancel, id("job-0"));
-    let error = store.queue.act(&cancel, &[]).await.unwrap_err();
+    let error = store.jobs.act(&cancel, &[]).await.unwrap_err();
     assert!(error.message.contains("not durable"), "{error}");
     assert!(
         fixture.store.reader.find(&id("job-0")).await.unwrap().is_none(),
@@ -289,7 +289,7 @@ async fn an_action_on_a_job_of_a_queue_is_carried_out_while_a_replica_hangs() {
 async fn an_answer_that_cannot_be_read_is_a_refusal_of_that_request_alone() {
     let fixture = Fixture::new(1).await;
     fixture.schedule(&jobs(2, |_| "q".to_owned()), Verdict::Added).await;
-    let origin = Origin { fingerprint: [7; 8], check: true, is_message: true };
+    let origin = Origin { fingerprint: [7; 8], maybe_redelivered: true, is_message: true };
     fixture.raw(&[b"HSET", b"{dwell:00}:applied", &origin.fingerprint, b"nothing"]).await;
     let acts = [
         Act { origin, ..Act::new(Action::Cancel, id("job-0")) },
@@ -297,7 +297,7 @@ async fn an_answer_that_cannot_be_read_is_a_refusal_of_that_request_alone() {
     ];
     let asked: Vec<RequestRef<'_>> = acts.iter().map(RequestRef::Act).collect();
     assert_eq!(
-        told(fixture.store.queue.apply(&asked, &[]).await.answers),
+        told(fixture.store.jobs.apply(&asked, &[]).await.answers),
         [Err(true), Ok(Verdict::Cancelled)]
     );
 }
@@ -315,7 +315,7 @@ async fn a_job_that_fails_its_script_is_refused_alone_and_what_follows_keeps_its
     let cancel = Act::new(Action::Cancel, id("job-1"));
     let mut asked: Vec<RequestRef<'_>> = batch.iter().map(RequestRef::NewJob).collect();
     asked.push(RequestRef::Act(&cancel));
-    let answers = told(fixture.store.queue.apply(&asked, &[]).await.answers);
+    let answers = told(fixture.store.jobs.apply(&asked, &[]).await.answers);
     assert_eq!(
         answers,
         [Err(true), Ok(Verdict::Added), Ok(Verdict::Added), Ok(Verdict::Cancelled)]
@@ -350,7 +350,7 @@ async fn a_queue_whose_jobs_are_over_leaves_nothing_behind() {
     let before = fixture.commands().await;
     fixture.store.reader.counts(&[1, 60]).await.unwrap();
     fixture.store.reader.active_counts(|_| true).await.unwrap();
-    fixture.store.reader.list(&Query::new(Place::Scheduled)).await.unwrap();
+    fixture.store.reader.list(&Query::new(JobState::Scheduled)).await.unwrap();
     let asked = fixture.commands().await - before;
     assert!(asked < 500, "{asked} commands in a namespace without a job");
 }
@@ -365,19 +365,19 @@ async fn a_job_that_comes_while_its_queue_is_forgotten_is_known() {
     assert_eq!(empty, [["q".to_owned()]]);
     // Another instance, which has counted nothing.
     let other = open(&Redis { buckets: 1, ..Redis::new(fixture.server.url()) }).await;
-    other.queue.schedule(&jobs(1, |_| "q".to_owned())).await.unwrap();
+    other.jobs.schedule(&jobs(1, |_| "q".to_owned())).await.unwrap();
     fixture.store.admin.forget_queues(&empty).await.unwrap();
-    let listed = fixture.store.reader.list(&Query::new(Place::Scheduled)).await.unwrap().jobs;
+    let listed = fixture.store.reader.list(&Query::new(JobState::Scheduled)).await.unwrap().jobs;
     assert_eq!((listed.len(), fixture.store.reader.queues().await.unwrap().len()), (1, 1));
 
     // A job in a claim of the rescue is in no set of its queue.
     fixture.act(&[Act::new(Action::Fire, id("job-0"))], Verdict::Firing).await;
     let limits =
         PopLimits { ttr_ms: Some(0), max_ttr_ms: 1, most: 1, most_bytes: 1 << 20, room: None };
-    assert_eq!(fixture.store.queue.pop([1; 8], 0, "q", limits).await.unwrap().jobs.len(), 1);
+    assert_eq!(fixture.store.jobs.pop([1; 8], 0, "q", limits).await.unwrap().jobs.len(), 1);
     let leased = fixture
         .store
-        .queue
+        .jobs
         .rescue(0, std::time::Duration::from_secs(60), 1, 1 << 20)
         .await
         .unwrap()
@@ -387,7 +387,7 @@ async fn a_job_that_comes_while_its_queue_is_forgotten_is_known() {
     assert_eq!(fixture.store.reader.queues().await.unwrap().len(), 0);
     let released = Release { job: leased.token, pause_ms: 0, unpublished: true };
     assert_eq!(
-        fixture.store.queue.release(0, "=q", &[released]).await.unwrap(),
+        fixture.store.jobs.release(0, "=q", &[released]).await.unwrap(),
         [SettleResult::Settled]
     );
     assert_eq!(fixture.store.reader.active_counts(|_| true).await.unwrap().queues["q"].ready, 1);
@@ -403,7 +403,7 @@ async fn the_pops_of_a_bucket_stay_few_while_the_clock_stands_behind() {
             let [high, low] = number.to_be_bytes();
             fixture
                 .store
-                .queue
+                .jobs
                 .unpop([1, round, high, low, 0, 0, 0, 0], Return::Due, 0, "q", &[])
                 .await
                 .unwrap();
@@ -430,7 +430,7 @@ async fn a_queue_with_a_key_of_another_type_refuses_its_own_requests_alone() {
     let cancel = Act::new(Action::Cancel, id("job-7"));
     let mut asked: Vec<RequestRef<'_>> = batch.iter().map(RequestRef::NewJob).collect();
     asked.push(RequestRef::Act(&cancel));
-    let answers = told(fixture.store.queue.apply(&asked, &[]).await.answers);
+    let answers = told(fixture.store.jobs.apply(&asked, &[]).await.answers);
     assert_eq!(answers[0], Err(true));
     assert_eq!(answers[1..96], vec![Ok(Verdict::Added); 95]);
     assert_eq!(answers[96], Ok(Verdict::Cancelled), "it waits for the job before it");
@@ -451,12 +451,7 @@ async fn a_refused_move_into_a_damaged_queue_refuses_no_later_request_for_its_id
     ];
     for (request, verdict) in later {
         let answers = told(
-            fixture
-                .store
-                .queue
-                .apply(&[RequestRef::NewJob(&into_a[0]), request], &[])
-                .await
-                .answers,
+            fixture.store.jobs.apply(&[RequestRef::NewJob(&into_a[0]), request], &[]).await.answers,
         );
         assert_eq!(answers, [Err(true), Ok(verdict)]);
     }
@@ -475,7 +470,7 @@ async fn a_broker_with_a_key_of_another_type_refuses_no_action_on_jobs_of_others
     let acts = [Act::new(Action::Cancel, id("job-0")), Act::new(Action::Cancel, id("nobody"))];
     let asked: Vec<RequestRef<'_>> = acts.iter().map(RequestRef::Act).collect();
     assert_eq!(
-        told(store.queue.apply(&asked, &[]).await.answers),
+        told(store.jobs.apply(&asked, &[]).await.answers),
         [Ok(Verdict::Cancelled), Ok(Verdict::NotFound)]
     );
 }
@@ -521,7 +516,7 @@ async fn a_damaged_count_of_a_queue_leaves_every_answer_true() {
     assert_eq!(fixture.say(&finish).await, [Ok(LeaseVerdict::Finished), Ok(LeaseVerdict::Fired)]);
     fixture.raw(&[b"ZADD", b"{dwell:00}:held", b"1", b"rescued"]).await;
     let lease = std::time::Duration::from_secs(60);
-    assert_eq!(fixture.store.queue.rescue(0, lease, 8, 1 << 20).await.unwrap().jobs.len(), 1);
+    assert_eq!(fixture.store.jobs.rescue(0, lease, 8, 1 << 20).await.unwrap().jobs.len(), 1);
 
     let (problems, _) = fixture.repair().await;
     assert_eq!(problems, ["bad_count"]);
@@ -539,7 +534,7 @@ async fn a_repaired_job_is_in_a_queue_that_its_bucket_knows() {
     fixture.raw(&[b"HDEL", b"{dwell:00}:queues", b"=q"]).await;
     assert_eq!(fixture.repair().await, (vec!["record_without_index".to_owned()], 1));
     assert_eq!(fixture.store.reader.queues().await.unwrap(), ["q".to_owned()].into());
-    let dead = Query { queue: Some("q".to_owned()), ..Query::new(Place::Dead) };
+    let dead = Query { queue: Some("q".to_owned()), ..Query::new(JobState::Dead) };
     assert_eq!(fixture.store.reader.list(&dead).await.unwrap().jobs.len(), 1);
 }
 
@@ -562,7 +557,7 @@ async fn the_rescue_of_few_jobs_reads_few_large_records() {
         redis::Client::open(fixture.server.url()).unwrap().get_async_monitor().await.unwrap();
     let rescued = fixture
         .store
-        .queue
+        .jobs
         .rescue(0, std::time::Duration::from_secs(60), 128, 1 << 20)
         .await
         .unwrap();

@@ -9,7 +9,7 @@ use dwell_store::config::{Durability, Redis};
 use dwell_store::job::{Action, Due, Job, JobId, Verdict};
 use dwell_store::request::{Act, NewJob, Request};
 use dwell_store::store::error::{Class, StoreError};
-use dwell_store::store::queue::batch::{Answer, RequestRef};
+use dwell_store::store::jobs::batch::{Answer, RequestRef};
 use dwell_store::store::{Store, Unobserved};
 use dwell_testkit::servers::{Port, RedisOptions, RedisServer};
 
@@ -50,7 +50,7 @@ impl Fixture {
     }
 
     async fn apply(&self, asked: &[RequestRef<'_>]) -> Vec<Result<Verdict, Class>> {
-        let answers = self.store.queue.apply(asked, &[]).await.answers;
+        let answers = self.store.jobs.apply(asked, &[]).await.answers;
         let told = |answer: Result<Answer, StoreError>| {
             answer.map(|answer| answer.verdict).map_err(|error| error.class)
         };

@@ -9,14 +9,14 @@ use bytes::Bytes;
 /// All requests and all arrivals.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    asked: HashMap<String, Asked>,
+    asked: HashMap<String, ExpectedJob>,
     arrived: HashMap<String, Vec<Arrival>>,
     /// The positions of the arrivals: a redelivery to the reader is not a second arrival.
     seen: HashSet<u64>,
 }
 
 #[derive(Debug)]
-struct Asked {
+struct ExpectedJob {
     /// The allowed due times, epoch ms: one if the producer named it.
     due_ms: RangeInclusive<i64>,
     body: [u8; 32],
@@ -70,7 +70,7 @@ impl Ledger {
     }
 
     fn enter(&mut self, id: &str, due_ms: RangeInclusive<i64>, body: &[u8], certain: bool) {
-        let asked = Asked { due_ms, body: *blake3::hash(body).as_bytes(), certain };
+        let asked = ExpectedJob { due_ms, body: *blake3::hash(body).as_bytes(), certain };
         assert!(self.asked.insert(id.to_owned(), asked).is_none(), "`{id}` was asked for twice");
     }
 

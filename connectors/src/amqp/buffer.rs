@@ -13,7 +13,7 @@ use crate::{Batch, BatchId, ConnectorError};
 
 /// The state shared by a source and its reader.
 pub(super) struct DeliveryBuffer {
-    state: Mutex<State>,
+    state: Mutex<BufferState>,
     /// Counts the memory of the messages.
     limiter: Arc<ReadLimiter>,
     /// For `recv`: a delivery, or the end.
@@ -23,7 +23,7 @@ pub(super) struct DeliveryBuffer {
 }
 
 #[derive(Default)]
-struct State {
+struct BufferState {
     batches: Batches<PendingAck>,
     /// The delivery tags that are not settled.
     unsettled: BTreeSet<u64>,

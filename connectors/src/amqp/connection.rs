@@ -66,12 +66,12 @@ impl Shared {
 /// The socket of a connection, kept to shut it down.
 #[derive(Default)]
 struct Socket {
-    state: Mutex<State>,
+    state: Mutex<SocketState>,
     limiter: Option<Arc<ReadLimiter>>,
 }
 
 #[derive(Default)]
-enum State {
+enum SocketState {
     #[default]
     Opening,
     Open(TcpStream),
@@ -82,10 +82,10 @@ impl Socket {
     /// Stores the socket; false if it must be shut down already.
     fn open(&self, stream: TcpStream) -> bool {
         let mut state = self.state.lock();
-        if matches!(*state, State::Shut) {
+        if matches!(*state, SocketState::Shut) {
             return false;
         }
-        *state = State::Open(stream);
+        *state = SocketState::Open(stream);
         true
     }
 
@@ -94,7 +94,9 @@ impl Socket {
         if let Some(limiter) = &self.limiter {
             limiter.disable();
         }
-        if let State::Open(stream) = std::mem::replace(&mut *self.state.lock(), State::Shut) {
+        if let SocketState::Open(stream) =
+            std::mem::replace(&mut *self.state.lock(), SocketState::Shut)
+        {
             // An error means that the socket is already shut down.
             let _ = stream.shutdown(Shutdown::Both);
         }

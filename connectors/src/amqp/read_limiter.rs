@@ -20,11 +20,11 @@ const MEMORY_PER_HEADER_BYTE: usize = 32;
 #[derive(Debug)]
 pub(super) struct ReadLimiter {
     max_bytes: usize,
-    state: Mutex<State>,
+    state: Mutex<LimiterState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LimiterState {
     /// The estimated memory of messages that passed the limiter and have not come out of lapin yet.
     pending: VecDeque<usize>,
     pending_bytes: usize,
@@ -37,7 +37,7 @@ struct State {
     waiting: Option<Waker>,
 }
 
-impl State {
+impl LimiterState {
     /// A single message passes whatever its size.
     fn is_full(&self, max_bytes: usize) -> bool {
         let others = self.unsettled > 0 || self.pending.len() > 1;
@@ -118,7 +118,7 @@ impl ReadLimiter {
         self.state.lock().is_full(self.max_bytes)
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut LimiterState)) {
         let mut state = self.state.lock();
         change(&mut state);
         if !state.is_full(self.max_bytes)

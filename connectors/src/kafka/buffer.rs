@@ -15,7 +15,7 @@ use crate::{Batch, BatchId, ConnectorError, ErrorKind, SourceOptions};
 
 /// The state shared by a source and its reader.
 pub(super) struct DeliveryBuffer {
-    state: Mutex<State>,
+    state: Mutex<BufferState>,
     /// For `recv`: a message, or the end.
     arrived: Notify,
     /// For the reader: room, or another task.
@@ -28,7 +28,7 @@ pub(super) struct DeliveryBuffer {
 }
 
 #[derive(Default)]
-struct State {
+struct BufferState {
     buffer: VecDeque<(Delivery, u64)>,
     /// The memory of the messages in `buffer` and `batches`.
     bytes: usize,
@@ -40,7 +40,7 @@ struct State {
     generations: u64,
     paused: bool,
     /// The reader has paused the partitions.
-    held: bool,
+    partitions_paused: bool,
     closing: bool,
     ended: Option<(ErrorKind, String, String)>,
 }
@@ -63,7 +63,7 @@ pub(super) struct BufferStatus {
     pub(super) room_bytes: usize,
 }
 
-impl State {
+impl BufferState {
     fn going(&self) -> Result<(), ConnectorError> {
         match &self.ended {
             Some((kind, why, hint)) => {
@@ -247,15 +247,15 @@ impl DeliveryBuffer {
     }
 
     /// The reader paused or resumed the partitions.
-    pub(super) fn hold(&self, held: bool) {
+    pub(super) fn set_partitions_paused(&self, paused: bool) {
         let mut state = self.state.lock();
-        state.held = held;
-        state.stalled.hold(held);
+        state.partitions_paused = paused;
+        state.stalled.set_paused(paused);
     }
 
     /// Whether newly assigned partitions must be paused too.
-    pub(super) fn is_held(&self) -> bool {
-        self.state.lock().held
+    pub(super) fn partitions_paused(&self) -> bool {
+        self.state.lock().partitions_paused
     }
 
     /// The positions that the reader must seek back to.

@@ -242,7 +242,7 @@ impl ReaderTask {
             if paused { self.consumer.pause(&ours) } else { self.consumer.resume(&ours) }
                 .map_err(wrong)?;
             self.paused = paused;
-            self.buffer.hold(paused);
+            self.buffer.set_partitions_paused(paused);
         }
         Ok(())
     }
@@ -366,9 +366,11 @@ impl ConsumerContext for Context<Arc<DeliveryBuffer>> {
                 self.of.assign(partitions.into_iter());
                 // A partition that was paused when it was revoked is still paused when it is
                 // assigned again.
-                if let Err(error) =
-                    if self.of.is_held() { consumer.pause(list) } else { consumer.resume(list) }
-                {
+                if let Err(error) = if self.of.partitions_paused() {
+                    consumer.pause(list)
+                } else {
+                    consumer.resume(list)
+                } {
                     debug!(%error, "cannot pause or resume new partitions");
                 }
             }

@@ -14,12 +14,12 @@ type Given = Vec<(Token, Outcome)>;
 
 /// The publications of a sink that have no outcome yet. A task sends collected outcomes together.
 pub(super) struct PublishWindow {
-    state: Mutex<State>,
+    state: Mutex<WindowState>,
     given: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct WindowState {
     open: HashMap<Token, Open>,
     given: Given,
     closing: bool,
@@ -188,7 +188,7 @@ impl PublishWindow {
     }
 }
 
-impl State {
+impl WindowState {
     /// Counts an open publication of this topic.
     fn enter(&mut self, name: &str) -> Arc<str> {
         let name = self

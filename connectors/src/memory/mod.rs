@@ -44,14 +44,14 @@ pub struct Broker {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<BrokerState>,
     /// Increases whenever a source may have something to do.
     changed: watch::Sender<u64>,
     started: Instant,
     started_us: i64,
 }
 
-struct State {
+struct BrokerState {
     topics: BTreeMap<String, Topic>,
     faults: Faults,
     /// Increases with each `cut`: sources and sinks opened before are disconnected.
@@ -85,7 +85,7 @@ impl Broker {
     #[must_use]
     pub fn new() -> Self {
         let (topics, faults, sinks) = (BTreeMap::new(), Faults::default(), Vec::new());
-        let state = State {
+        let state = BrokerState {
             topics,
             faults,
             cuts: 0,
@@ -334,7 +334,7 @@ impl Broker {
     }
 }
 
-impl State {
+impl BrokerState {
     fn may_open(&self) -> Result<(), ConnectorError> {
         match self.refuse_open {
             Some(kind) => Err(ConnectorError::new(kind, "the memory broker was told to refuse")),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use super::{Broker, Config, State};
+use super::{Broker, BrokerState, Config};
 use crate::{
     Batch, BatchId, ConnectorError, ConsumerState, ErrorKind, Message, Source, SourceOptions,
 };
@@ -17,7 +17,7 @@ pub(crate) fn inspect(
     may_read(&config.broker.shared.state.lock(), options).map(|()| ConsumerState::Exists)
 }
 
-fn may_read(state: &State, options: &SourceOptions) -> Result<(), ConnectorError> {
+fn may_read(state: &BrokerState, options: &SourceOptions) -> Result<(), ConnectorError> {
     state.may_open()?;
     if !state.topics.contains_key(&options.topic) {
         let error =

@@ -12,14 +12,14 @@ use crate::{Batch, BatchId, ConnectorError, SourceOptions};
 
 /// The state shared by a source and its reader.
 pub(super) struct DeliveryBuffer {
-    state: Mutex<State>,
+    state: Mutex<BufferState>,
     /// For `recv`: a delivery, or the end.
     arrived: Notify,
     /// For the reader: room, or close.
     pub(super) wake: Notify,
 }
 
-struct State {
+struct BufferState {
     batches: Batches<PendingAck>,
     budget: FetchBudget,
     paused: bool,
@@ -36,7 +36,8 @@ impl DeliveryBuffer {
     /// `largest`: the most bytes of a message on the wire.
     pub(super) fn new(options: &SourceOptions, largest: usize) -> Self {
         let budget = FetchBudget::new(options.max_unsettled, options.max_unsettled_bytes, largest);
-        let state = State { batches: Batches::default(), budget, paused: false, closing: false };
+        let state =
+            BufferState { batches: Batches::default(), budget, paused: false, closing: false };
         DeliveryBuffer { state: Mutex::new(state), arrived: Notify::new(), wake: Notify::new() }
     }
 

@@ -1,7 +1,7 @@
 //! The durable pull consumer of a source: found or created, with settings for at-least-once unless
 //! acks are off.
 
-mod fit;
+mod check;
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use async_nats::jetstream::stream::{
 use futures_util::TryStreamExt;
 use tracing::{info, warn};
 
-use self::fit::{Better, Fit, policy};
+use self::check::{Better, ConsumerCheck, policy};
 use super::config::Config;
 use super::connection::BrokerConnection;
 use super::loop_check;
@@ -44,7 +44,12 @@ pub(super) struct Consumer {
 /// The state of the consumer: missing, or its settings and an update for them.
 enum StoredConsumer {
     Missing,
-    Fit { ack_wait: Duration, delivered: u64, better: Option<Box<Better>>, cautions: Vec<Caution> },
+    Usable {
+        ack_wait: Duration,
+        delivered: u64,
+        better: Option<Box<Better>>,
+        cautions: Vec<Caution>,
+    },
 }
 
 /// Finds or creates the consumer on this stream.
@@ -57,7 +62,7 @@ pub(super) async fn ensure(
     let name = as_name(&options.group);
     let (handle, there) = find(connection, stream, config, options).await?;
     let (ack_wait, delivered) = match there {
-        StoredConsumer::Fit { ack_wait, delivered, better, .. } => {
+        StoredConsumer::Usable { ack_wait, delivered, better, .. } => {
             if let Some(Better { config: better, is_optional }) = better.map(|better| *better) {
                 info!(
                     stream,
@@ -152,8 +157,8 @@ pub(super) async fn inspect(
         StoredConsumer::Missing => {
             ConsumerState::Made(Some(first_read(connection, &handle, options).await?))
         }
-        StoredConsumer::Fit { better: None, .. } => ConsumerState::Exists,
-        StoredConsumer::Fit { better: Some(_), .. } => ConsumerState::Changed,
+        StoredConsumer::Usable { better: None, .. } => ConsumerState::Exists,
+        StoredConsumer::Usable { better: Some(_), .. } => ConsumerState::Changed,
     })
 }
 
@@ -167,7 +172,7 @@ pub(super) async fn cautions(
     let (handle, there) = find(connection, stream, config, options).await?;
     let (is_read, of_consumer) = match there {
         StoredConsumer::Missing => (false, Vec::new()),
-        StoredConsumer::Fit { cautions, .. } => (true, cautions),
+        StoredConsumer::Usable { cautions, .. } => (true, cautions),
     };
     let mut cautions = stream_cautions(&handle.cached_info().config, is_read);
     cautions.extend(of_consumer);
@@ -253,20 +258,20 @@ async fn find(
             let is_filtered =
                 !(info.config.filter_subject.is_empty() && info.config.filter_subjects.is_empty());
             filter = if is_filtered { filter } else { ">" };
-            let fit = Fit {
+            let existing = ConsumerCheck {
                 connection,
                 stream,
                 options,
                 subjects: &handle.cached_info().config.subjects,
                 max_inactive: max_inactive(&handle.cached_info().config),
             };
-            fit.check(&info.config)?;
+            existing.check(&info.config)?;
             let (ack_wait, delivered) = (info.config.ack_wait, info.delivered.stream_sequence);
-            StoredConsumer::Fit {
+            StoredConsumer::Usable {
                 ack_wait,
                 delivered,
-                cautions: fit.cautions(&info),
-                better: fit.update(info.config)?.map(Box::new),
+                cautions: existing.cautions(&info),
+                better: existing.update(info.config)?.map(Box::new),
             }
         }
         Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {

@@ -33,7 +33,7 @@ const ELECTION_RETRY_INTERVAL: Duration = Duration::from_millis(250);
 /// The longest time to return messages after an error.
 const RETURN_TIMEOUT: Duration = Duration::from_secs(1);
 /// The shortest interval of in-progress acks, whatever the consumer's `ack_wait`.
-const MIN_HOLD_INTERVAL: Duration = Duration::from_millis(50);
+const MIN_KEEP_ALIVE_INTERVAL: Duration = Duration::from_millis(50);
 /// The number of delivery connections in a row that may end alone, without a message and without a
 /// known reason, before the source ends.
 const MAX_LOST_CONNECTIONS: u32 = 5;
@@ -62,7 +62,7 @@ pub(super) struct ReaderTask {
     cautious_until: Option<Instant>,
     /// The subject of fetch requests.
     next: Subject,
-    hold: Interval,
+    keep_alive: Interval,
     /// When the server last answered well, or got its first request after an idle time.
     heard: Instant,
     /// No request is open, and there is no room for more. A request that expired and is repeated at
@@ -86,8 +86,8 @@ impl ReaderTask {
         let search = UnreadableSearch::new(Arc::clone(&connection), &consumer);
         let next =
             connection.api(&format!("CONSUMER.MSG.NEXT.{}.{}", consumer.stream, consumer.name));
-        let mut hold = interval((consumer.ack_wait / 3).max(MIN_HOLD_INTERVAL));
-        hold.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut keep_alive = interval((consumer.ack_wait / 3).max(MIN_KEEP_ALIVE_INTERVAL));
+        keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (ended, cautious_until, heard, idle, trouble) = (0, None, Instant::now(), true, None);
         let mut reader = ReaderTask {
             config,
@@ -100,7 +100,7 @@ impl ReaderTask {
             ended,
             cautious_until,
             next,
-            hold,
+            keep_alive,
             heard,
             idle,
             trouble,
@@ -166,7 +166,7 @@ impl ReaderTask {
                     None => self.incoming_ended().await?,
                 },
                 () = self.buffer.wake.notified() => {}
-                _ = self.hold.tick() => hold(&self.connection, &self.buffer).await?,
+                _ = self.keep_alive.tick() => keep_alive(&self.connection, &self.buffer).await?,
                 Some(complaint) = self.server_errors.recv() => denied(&complaint).map_or(Ok(()), Err)?,
                 Some(complaint) = self.incoming.server_errors.recv() => denied(&complaint).map_or(Ok(()), Err)?,
                 () = sleep_until(deadline), if asked > 0 || self.trouble.is_some() => {
@@ -225,7 +225,7 @@ impl ReaderTask {
                     biased;
                     () = self.connection.lost() => return Err(self.connection.error()),
                     again = &mut again => break again?,
-                    _ = self.hold.tick() => hold(&self.connection, &self.buffer).await?,
+                    _ = self.keep_alive.tick() => keep_alive(&self.connection, &self.buffer).await?,
                     Some(complaint) = self.server_errors.recv() => denied(&complaint).map_or(Ok(()), Err)?,
                 }
             }
@@ -359,7 +359,7 @@ impl ReaderTask {
 }
 
 /// Sends in-progress acks for all unsettled messages.
-async fn hold(
+async fn keep_alive(
     connection: &BrokerConnection,
     buffer: &DeliveryBuffer,
 ) -> Result<(), ConnectorError> {

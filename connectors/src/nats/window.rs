@@ -14,11 +14,11 @@ pub(super) type Given = Vec<(Token, Outcome)>;
 /// The publications of a sink that have no outcome yet, by number. Numbers increase over time, so
 /// the first is the oldest.
 pub(super) struct PublishWindow {
-    state: Mutex<State>,
+    state: Mutex<WindowState>,
     closed: Notify,
 }
 
-struct State {
+struct WindowState {
     /// `None` once every outcome is sent and none can come.
     out: Option<mpsc::UnboundedSender<Given>>,
     open: BTreeMap<u64, Open>,
@@ -37,7 +37,7 @@ pub(super) struct Open {
 impl PublishWindow {
     pub(super) fn new(out: mpsc::UnboundedSender<Given>) -> Self {
         PublishWindow {
-            state: Mutex::new(State {
+            state: Mutex::new(WindowState {
                 out: Some(out),
                 open: BTreeMap::new(),
                 next: 0,
@@ -163,7 +163,7 @@ impl Open {
     }
 }
 
-impl State {
+impl WindowState {
     fn give(&self, outcomes: Given) {
         if let Some(out) = &self.out
             && !outcomes.is_empty()

@@ -7,9 +7,9 @@ use dwell_store::consumers::{MAX_POP_BYTES, MAX_POP_JOBS, MAX_POP_WAIT, PopReque
 use dwell_store::job::{Job, JobId, is_queue_name};
 use dwell_store::policy::retry;
 use dwell_store::store::error::{Class, StoreError};
-use dwell_store::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction};
-use dwell_store::store::queue::lease::Lease;
-use dwell_store::store::queue::pop::Popped;
+use dwell_store::store::jobs::acknowledge::{Acknowledged, Acknowledgement, LeaseAction};
+use dwell_store::store::jobs::lease::Lease;
+use dwell_store::store::jobs::pop::Popped;
 
 use super::Client;
 

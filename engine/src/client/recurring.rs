@@ -7,7 +7,7 @@ use dwell_store::job::{Conflict, Due, Job, JobId};
 use dwell_store::request::{KeptParts, NewSchedule, Origin};
 use dwell_store::schedule::{Overlap, Timing};
 use dwell_store::store::error::StoreError;
-use dwell_store::store::queue::batch::{Answer, RequestRef};
+use dwell_store::store::jobs::batch::{Answer, RequestRef};
 
 use super::{Client, queues};
 

@@ -6,7 +6,7 @@ use dwell_core::Destination;
 use dwell_store::job::Job;
 use dwell_store::store::CallObserver;
 use dwell_store::store::client::RedisClient;
-use dwell_store::store::reader::lookup::Place;
+use dwell_store::store::reader::lookup::JobState;
 use dwell_store::store::scripts::Name;
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
@@ -70,7 +70,7 @@ async fn a_read_of_a_lost_namespace_is_an_error_and_creates_nothing() {
     fixture.age_brokers();
     let errors = [
         client.get(&lost.id).await.err(),
-        client.list(&Query::new(Place::Scheduled)).await.err(),
+        client.list(&Query::new(JobState::Scheduled)).await.err(),
         client.stats().await.err(),
     ];
     for error in errors.map(Option::unwrap) {
@@ -162,7 +162,7 @@ async fn brokers_that_another_added_are_read_once_the_known_ones_are_old() {
         [("main".to_owned(), 0), ("other".to_owned(), 1)]
     );
     fixture.age_brokers();
-    assert_eq!(client.list(&Query::new(Place::Scheduled)).await.unwrap().jobs.len(), 1);
+    assert_eq!(client.list(&Query::new(JobState::Scheduled)).await.unwrap().jobs.len(), 1);
 }
 
 #[tokio::test]

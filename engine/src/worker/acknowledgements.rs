@@ -10,7 +10,7 @@ use dwell_store::clock::{self, Instant};
 use dwell_store::consumers::Consumers;
 use dwell_store::reconnect::Backoff;
 use dwell_store::store::error::Class;
-use dwell_store::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
+use dwell_store::store::jobs::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use super::fetch::Fetch;
 use super::handler::release;
 use super::leases::Leases;
+use super::maintenance_options::maintenance;
 use super::routes::Route;
-use super::upkeep::maintenance;
 use super::{WorkerRules, acknowledgements};
 use crate::client::Client;
 

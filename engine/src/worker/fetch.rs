@@ -6,8 +6,8 @@ use std::time::Duration;
 use dwell_store::clock::{self, micros};
 use dwell_store::consumers::Consumers;
 use dwell_store::reconnect::Backoff;
-use dwell_store::store::queue::acknowledge::Acknowledgement;
-use dwell_store::store::queue::pop::Popped;
+use dwell_store::store::jobs::acknowledge::Acknowledgement;
+use dwell_store::store::jobs::pop::Popped;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dwell_store::job::Job;
-use dwell_store::store::queue::acknowledge::LeaseAction;
-use dwell_store::store::queue::lease::Lease;
+use dwell_store::store::jobs::acknowledge::LeaseAction;
+use dwell_store::store::jobs::lease::Lease;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 use dwell_store::clock::{self, Instant};
 use dwell_store::consumers::Consumers;
 use dwell_store::store::error::StoreError;
-use dwell_store::store::queue::acknowledge::{
+use dwell_store::store::jobs::acknowledge::{
     Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict,
 };
-use dwell_store::store::queue::lease::Lease;
+use dwell_store::store::jobs::lease::Lease;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;

@@ -43,8 +43,8 @@ async fn a_lease_is_prolonged_while_its_handler_runs() {
     .await;
     let held = fixture.get(&id).await.unwrap();
     assert_eq!(
-        (held.place, held.attempts(), context.attempt()),
-        (Place::Reserved, 1, 1),
+        (held.state, held.attempts(), context.attempt()),
+        (JobState::Reserved, 1, 1),
         "nobody else got it"
     );
     assert!(!context.cancellation().is_cancelled());
@@ -136,20 +136,20 @@ async fn a_worker_sends_the_jobs_of_brokers_back_and_never_delivers_them() {
         .unwrap();
     let bucket = store.keys().bucket_of(new_job.id.as_str());
     assert_eq!(
-        store.queue.claim(bucket, "main", SHORT_TTR, 10, 1 << 20).await.unwrap().jobs.len(),
+        store.jobs.claim(bucket, "main", SHORT_TTR, 10, 1 << 20).await.unwrap().jobs.len(),
         1
     );
     let (worker, mut said) = waiting(&fixture);
     let running = Running::start(worker);
-    let back = fixture.until_at(&new_job.id, Some(Place::Scheduled)).await.unwrap();
-    let state = back.state.unwrap();
+    let back = fixture.until_state(&new_job.id, Some(JobState::Scheduled)).await.unwrap();
+    let state = back.state_record.unwrap();
     assert_eq!(
         (state.attempt, state.step, state.crashes),
         (1, 0, 1),
         "as the sidecar sends it back"
     );
     assert!(said.try_recv().is_err());
-    assert_eq!(fixture.client.list(&Query::new(Place::Scheduled)).await.unwrap().jobs.len(), 1);
+    assert_eq!(fixture.client.list(&Query::new(JobState::Scheduled)).await.unwrap().jobs.len(), 1);
     running.kill().await;
 }
 
@@ -161,10 +161,10 @@ async fn dead_jobs_past_their_retention_are_swept() {
     let fails = |_: Job, _: Context| std::future::ready(Err("no"));
     let running =
         Running::start(fixture.worker().queue("q", fails).dead_retention(CONDITION_TIMEOUT));
-    fixture.until_at(&new_job.id, Some(Place::Dead)).await;
+    fixture.until_state(&new_job.id, Some(JobState::Dead)).await;
     running.stop().await;
     // The first sweep of a worker is at its start.
     let running = Running::start(fixture.worker().queue("q", fails).dead_retention(Duration::ZERO));
-    fixture.until_at(&new_job.id, None).await;
+    fixture.until_state(&new_job.id, None).await;
     running.stop().await;
 }

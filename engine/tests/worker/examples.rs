@@ -16,7 +16,7 @@ async fn a_worker_process_handles_its_tasks() {
         task: tokio::spawn(worker_process::run(fixture.client.clone(), stop.clone())),
         stop,
     };
-    fixture.until_at(&id, None).await;
+    fixture.until_state(&id, None).await;
     running.stop().await;
 }
 

@@ -43,7 +43,7 @@ async fn a_worker_has_no_more_jobs_of_a_queue_than_there_are_places() {
     }
     ends.add_permits(2);
     for id in &ids {
-        fixture.until_at(id, None).await;
+        fixture.until_state(id, None).await;
     }
     running.stop().await;
     assert_eq!(store.places(&[PlaceCall::new(&limit)]).await.unwrap()[0].free, 2);

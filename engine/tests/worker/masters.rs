@@ -6,9 +6,9 @@ use std::time::SystemTime;
 
 use dwell_engine::{Act, Action, RedisMode};
 use dwell_store::store::error::{Class, StoreError};
-use dwell_store::store::queue::acknowledge::{Acknowledgement, LeaseAction};
-use dwell_store::store::queue::batch::RequestRef;
-use dwell_store::store::queue::pop::PopLimits;
+use dwell_store::store::jobs::acknowledge::{Acknowledgement, LeaseAction};
+use dwell_store::store::jobs::batch::RequestRef;
+use dwell_store::store::jobs::pop::PopLimits;
 use dwell_store::store::{Store, Unobserved};
 use dwell_testkit::servers::RedisCluster;
 
@@ -131,7 +131,7 @@ async fn what_handlers_answer_reaches_the_masters_that_answer_while_one_hangs() 
 #[tokio::test]
 async fn a_call_that_lacks_its_script_reaches_the_masters_that_answer_while_one_hangs() {
     let masters = Masters::new().await;
-    let queue = &masters.store.queue;
+    let queue = &masters.store.jobs;
     let ttr_ms = 600_000;
     let limits = PopLimits {
         ttr_ms: Some(ttr_ms),

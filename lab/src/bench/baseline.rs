@@ -17,8 +17,8 @@ use dwell::config::Redis;
 use dwell::ingest::source_options;
 use dwell::request::RequestRules;
 use dwell::store::call::{CALL_BYTES, CALL_JOBS};
-use dwell::store::queue::claim::ClaimedJob;
-use dwell::store::queue::settle::{ClaimToken, Completion, SettleResult};
+use dwell::store::jobs::claim::ClaimedJob;
+use dwell::store::jobs::settle::{ClaimToken, Completion, SettleResult};
 use dwell::store::reader::redis_stats::RedisStats;
 use dwell::store::{Store, Unobserved};
 use dwell_testkit::environment::Result;
@@ -77,10 +77,10 @@ pub(super) async fn scripts(fixture: &Fixture, jobs: u64) -> Result<Pace> {
 async fn empty(store: &Store, bucket: u16) -> Result<u64> {
     let mut done = 0;
     loop {
-        let taken = store.queue.claim(bucket, "main", LEASE_TTL, CALL_JOBS, CALL_BYTES).await?;
+        let taken = store.jobs.claim(bucket, "main", LEASE_TTL, CALL_JOBS, CALL_BYTES).await?;
         let held: Vec<ClaimToken> = taken.jobs.iter().map(ClaimedJob::token).collect();
         if !held.is_empty() {
-            let stood = store.queue.complete(bucket, &held, Completion::Fired).await?;
+            let stood = store.jobs.complete(bucket, &held, Completion::Fired).await?;
             done += stood.iter().filter(|stood| **stood == SettleResult::Settled).count() as u64;
         }
         if !taken.more {
@@ -104,7 +104,7 @@ pub(super) async fn schedule(fixture: &Fixture, jobs: u64) -> Result<Pace> {
     let before = store.reader.vitals().await?;
     let began = clock::wall_us();
     stream::iter(&batches)
-        .map(|batch| store.queue.schedule(batch))
+        .map(|batch| store.jobs.schedule(batch))
         .buffered(CONCURRENT_BATCHES)
         .try_for_each(async |_| Ok(()))
         .await?;

@@ -76,7 +76,7 @@ pub(super) async fn fill(
                     say(&format!("{from} so far"));
                 }
                 let batch = schedules(&rules, &order, from..order.jobs.min(from + JOBS_PER_BATCH))?;
-                store.queue.schedule(&batch).await?;
+                store.jobs.schedule(&batch).await?;
             }
         });
     }

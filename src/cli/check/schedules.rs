@@ -16,7 +16,7 @@ use crate::schedule::StoredSchedule;
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
-use crate::store::reader::lookup::Place;
+use crate::store::reader::lookup::JobState;
 use crate::units::quote;
 
 /// The name of these checks.
@@ -89,7 +89,7 @@ impl Plan {
             None => {
                 let job = store.reader.find(&new.id).await?;
                 // A dead job leaves its id free.
-                match job.is_some_and(|job| job.place != Place::Dead) {
+                match job.is_some_and(|job| job.state != JobState::Dead) {
                     true => self.taken.push(id),
                     false => self.added.push(id),
                 }

@@ -33,7 +33,7 @@ struct Handed<'a> {
 
 /// A job that is looked at.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct JobView<'a> {
     topic: &'a str,
     id: &'a str,
     /// When the job is due, epoch s.
@@ -71,11 +71,11 @@ pub(super) async fn get(State(state): State<DelayQueue>, call: Call) -> Result<R
         return Ok(of_consumers(done()));
     };
     let (job, due_ms) =
-        (found.job(), found.state.as_ref().map_or(found.score_ms, |state| state.due_ms));
+        (found.job(), found.state_record.as_ref().map_or(found.score_ms, |state| state.due_ms));
     let topic = job.queue().unwrap_or_default();
     allow(&call.caller, Scope::Read, topic)?;
     let body = String::from_utf8_lossy(&job.body);
-    let shown = Shown {
+    let shown = JobView {
         topic,
         id: found.id.as_str(),
         delay: due_ms.div_euclid(1000),

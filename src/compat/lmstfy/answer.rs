@@ -17,7 +17,7 @@ use crate::compat::service::Refusal;
 use crate::http::server::trace;
 use crate::job::{Job, JobId};
 use crate::store::error::{Class, StoreError};
-use crate::store::reader::lookup::{Place, StoredJob};
+use crate::store::reader::lookup::{JobState, StoredJob};
 
 /// The prefix of the headers that keep attributes.
 pub(super) const ATTRIBUTE_HEADER_PREFIX: &str = "Job-Attr-";
@@ -62,7 +62,9 @@ impl<'a> View<'a> {
             data: STANDARD.encode(&job.body),
             // To the next second, as Redis tells what lmstfy answers; a job that is there is not
             // over.
-            ttl: job.ends_ms.map_or(0, |ends_ms| ((ends_ms - now_ms + 500) / 1000).max(1)),
+            ttl: job
+                .remove_at_ms
+                .map_or(0, |remove_at_ms| ((remove_at_ms - now_ms + 500) / 1000).max(1)),
             elapsed_ms: (now_ms - published).max(0),
             remain_tries: left,
             attributes: attributes(job),
@@ -71,15 +73,15 @@ impl<'a> View<'a> {
 
     /// A job that was looked at.
     pub(super) fn of(namespace: &'a str, found: &'a StoredJob, now_ms: i64) -> Self {
-        let step = found.state.as_ref().map_or(0, |state| state.step);
-        let left = match found.place {
-            Place::Dead => 0,
-            Place::Reserved => left(found.job(), step),
-            Place::Scheduled | Place::Ready => left(found.job(), step).saturating_add(1),
+        let step = found.state_record.as_ref().map_or(0, |state| state.step);
+        let left = match found.state {
+            JobState::Dead => 0,
+            JobState::Reserved => left(found.job(), step),
+            JobState::Scheduled | JobState::Ready => left(found.job(), step).saturating_add(1),
         };
         let view = View::new(namespace, &found.id, found.job(), left, now_ms);
         // A dead job stays until it is deleted or respawned.
-        if found.place == Place::Dead { View { ttl: 0, ..view } } else { view }
+        if found.state == JobState::Dead { View { ttl: 0, ..view } } else { view }
     }
 
     /// The same as the answer to a consumer.
@@ -240,7 +242,7 @@ mod tests {
     #[test]
     fn a_job_is_written_as_lmstfy_writes_it() {
         let mut job =
-            Job { ends_ms: Some(10_499), created_ms: 0, ..Job::for_queue("n.q", "hello") };
+            Job { remove_at_ms: Some(10_499), created_ms: 0, ..Job::for_queue("n.q", "hello") };
         job.headers.push("Job-Attr-hello", Value::from("world"));
         job.headers.push("other", Value::from("x"));
         let id = JobId::new("an-id").unwrap_or_else(|why| panic!("{why}"));

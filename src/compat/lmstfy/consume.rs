@@ -18,7 +18,7 @@ use crate::http::server::trace::of_consumers;
 use crate::http::server::waits::WaitShare;
 use crate::request::OwnQueues;
 use crate::store::error::StoreError;
-use crate::store::queue::pop::Popped;
+use crate::store::jobs::pop::Popped;
 
 /// The longest wait of a consumer of a queue that is not declared: consumers ask again at once.
 const MAX_UNDECLARED_WAIT: Duration = Duration::from_secs(1);

@@ -12,7 +12,7 @@ use super::query::Query;
 use crate::compat::service::Refusal;
 use crate::config::Scope;
 use crate::job::{Expire, Job};
-use crate::store::reader::lookup::Place;
+use crate::store::reader::lookup::JobState;
 
 /// The most dead jobs that are read at once.
 const MAX_PAGE_JOBS: usize = 100;
@@ -21,7 +21,7 @@ const MAX_PAGE_JOBS: usize = 100;
 pub(super) async fn peek(State(lmstfy): State<Lmstfy>, call: Call) -> Result<Json<Value>, Error> {
     let named = call.allow(Scope::Read)?;
     let queue = lmstfy.declared(named)?;
-    let size = lmstfy.service.count(&queue, Place::Dead).await?;
+    let size = lmstfy.service.count(&queue, JobState::Dead).await?;
     let first = lmstfy.service.dead(&queue, 1).await?.into_iter().next();
     let head = first.map(|job| job.id.as_str().to_owned()).unwrap_or_default();
     Ok(Json(
@@ -35,7 +35,7 @@ pub(super) async fn size(
     Counted { named, is_known }: Counted,
 ) -> Result<Json<Value>, Error> {
     let queue = lmstfy.declared(&named)?;
-    let size = lmstfy.sizes.of(&lmstfy.service, queue, Place::Dead, is_known).await?;
+    let size = lmstfy.sizes.of(&lmstfy.service, queue, JobState::Dead, is_known).await?;
     Ok(Json(json!({ "namespace": named.namespace, "queue": named.queue, "size": size })))
 }
 
@@ -57,16 +57,16 @@ pub(super) async fn respawn(
         for dead in page {
             // The list has no bodies.
             let found = lmstfy.service.find(Some(&queue), dead.id.as_str()).await?;
-            let Some(found) = found.filter(|found| found.place == Place::Dead) else { continue };
+            let Some(found) = found.filter(|found| found.state == JobState::Dead) else { continue };
             let span_ms = i64::try_from(ttl.saturating_mul(1000)).unwrap_or(i64::MAX);
-            let ends_ms = (ttl > 0).then(|| lmstfy.service.now_ms().saturating_add(span_ms));
+            let remove_at_ms = (ttl > 0).then(|| lmstfy.service.now_ms().saturating_add(span_ms));
             let job = found.record.job;
             // A fixed expiry that is over has no meaning for a job that begins anew, as with a requeue.
             let now_ms = lmstfy.service.now_ms();
             let expire = job
                 .expire
                 .filter(|expire| !matches!(expire, Expire::At(at_ms) if *at_ms <= now_ms));
-            let job = Job { tries: Some(1), ends_ms, expire, ..job };
+            let job = Job { tries: Some(1), remove_at_ms, expire, ..job };
             respawned += usize::from(lmstfy.service.revive(found.id, job).await?);
         }
         count += respawned;

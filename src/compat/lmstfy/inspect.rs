@@ -10,7 +10,7 @@ use super::Lmstfy;
 use super::answer::{Error, View};
 use super::call::{Call, Counted, Named};
 use crate::config::Scope;
-use crate::store::reader::lookup::Place;
+use crate::store::reader::lookup::JobState;
 
 /// The ready job that has waited the longest. It stays.
 pub(super) async fn peek(State(lmstfy): State<Lmstfy>, call: Call) -> Result<Response, Error> {
@@ -39,7 +39,7 @@ pub(super) async fn size(
     Counted { named, is_known }: Counted,
 ) -> Result<Json<Value>, Error> {
     let queue = lmstfy.declared(&named)?;
-    let size = lmstfy.sizes.of(&lmstfy.service, queue, Place::Ready, is_known).await?;
+    let size = lmstfy.sizes.of(&lmstfy.service, queue, JobState::Ready, is_known).await?;
     Ok(Json(json!({ "namespace": named.namespace, "queue": named.queue, "size": size })))
 }
 

@@ -157,7 +157,7 @@ impl Lmstfy {
                 .map_or(crate::job::DEFAULT_TTR_MS, |rules| rules.ttr.stored_ms()),
             retry: Some(Vec::new()),
             tries: Some(terms.tries),
-            ends_ms: terms.ends_ms(now_ms),
+            remove_at_ms: terms.remove_at_ms(now_ms),
             created_ms: now_ms,
             ..Job::for_queue(queue, body)
         };
@@ -170,7 +170,7 @@ impl Terms {
         Due::In(u64::from(self.delay) * 1000)
     }
 
-    fn ends_ms(self, now_ms: i64) -> Option<i64> {
+    fn remove_at_ms(self, now_ms: i64) -> Option<i64> {
         (self.ttl > 0).then(|| now_ms + i64::from(self.ttl) * 1000)
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use super::answer::Error;
 use crate::clock::{self, Instant};
 use crate::compat::service::Service;
-use crate::store::reader::lookup::Place;
+use crate::store::reader::lookup::JobState;
 
 /// The greatest age of a size that a caller without a token gets.
 const SIZE_TTL: Duration = Duration::from_secs(1);
@@ -49,13 +49,13 @@ impl Sizes {
         &self,
         service: &Service,
         queue: String,
-        place: Place,
+        state: JobState,
         is_known: bool,
     ) -> Result<u64, Error> {
         if is_known {
-            return Ok(service.count(&queue, place).await?);
+            return Ok(service.count(&queue, state).await?);
         }
-        let asked = (queue, place == Place::Dead);
+        let asked = (queue, state == JobState::Dead);
         if let Some(size) = self.kept(&asked) {
             return Ok(size);
         }
@@ -70,7 +70,7 @@ impl Sizes {
             return Ok(size);
         }
         clock::sleep_until(*next).await;
-        let counted = service.count(&asked.0, place).await;
+        let counted = service.count(&asked.0, state).await;
         *next = clock::now() + COUNT_INTERVAL;
         let size = counted?;
         let mut kept = self.kept.lock();

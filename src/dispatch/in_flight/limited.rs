@@ -8,8 +8,8 @@ use crate::dispatch::attempt::{expired_before_turn, expires_within, give_back};
 use crate::dispatch::places::{PlaceResults, PlaceWork, Places, key_of};
 use crate::dispatch::settler::Settler;
 use crate::dispatch::turns::{MAX_TURN_WAIT, NO_TURN_PAUSE, TurnAnswer, TurnState};
-use crate::store::queue::claim::{ClaimedJob, MAX_CLAIM_AHEAD};
-use crate::store::queue::settle::{ClaimToken, Release};
+use crate::store::jobs::claim::{ClaimedJob, MAX_CLAIM_AHEAD};
+use crate::store::jobs::settle::{ClaimToken, Release};
 
 impl InFlight {
     /// The next call for turns of limited targets, not running yet.

@@ -6,8 +6,8 @@ use super::work::PlaceWork;
 use super::{Asking, MAX_BACK, Places, Taken, key_of};
 use crate::clock::Instant;
 use crate::dispatch::turns::ReadyJobs;
+use crate::store::jobs::claim::ClaimedJob;
 use crate::store::places::{PlaceAnswer, PlaceCall};
-use crate::store::queue::claim::ClaimedJob;
 
 /// So long after a call that found no free place no job asks again, unless a place came free here.
 const FULL_FOR: Duration = Duration::from_millis(10);

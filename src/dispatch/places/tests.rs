@@ -35,7 +35,7 @@ impl Bench {
             NewJob::new(job, Due::In(0)).id(format!("job-{number}").parse().unwrap())
         };
         let new_jobs: Vec<NewJob> = (0..jobs).map(new_job).collect();
-        bench.store.queue.schedule(&new_jobs).await.unwrap();
+        bench.store.jobs.schedule(&new_jobs).await.unwrap();
         bench
     }
 
@@ -52,7 +52,7 @@ impl Bench {
         let mut jobs = Vec::new();
         while jobs.len() < count {
             let most = CALL_JOBS.min(count - jobs.len());
-            let claim = self.store.queue.claim(0, "main", LEASE, most, 1 << 20).await.unwrap();
+            let claim = self.store.jobs.claim(0, "main", LEASE, most, 1 << 20).await.unwrap();
             assert!(!claim.jobs.is_empty());
             jobs.extend(claim.jobs.into_iter().map(Box::new));
         }

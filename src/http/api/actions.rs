@@ -16,7 +16,7 @@ use super::text::Text;
 use crate::http::server::Problem;
 use crate::job::{Action, JobId};
 use crate::request::{Act, Code, Rejection, Request, act_on, due_stated};
-use crate::store::queue::acknowledge::LeaseAction;
+use crate::store::jobs::acknowledge::LeaseAction;
 use crate::units::parse_duration_ms;
 use crate::view;
 

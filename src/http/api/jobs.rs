@@ -14,7 +14,7 @@ use super::state::Api;
 use crate::http::server::Problem;
 use crate::http::server::account::Account;
 use crate::store::reader::list::{self, Cursor};
-use crate::store::reader::lookup::Place;
+use crate::store::reader::lookup::JobState;
 use crate::units::quote;
 use crate::view;
 
@@ -90,28 +90,28 @@ pub(super) async fn list(
 ) -> Result<Json<Page>, Problem> {
     let query = list::Query { queues: caller.queue_filter(), ..filter.read()? };
     account.take(PAGE_MEMORY_BYTES).await?;
-    let place = query.place;
+    let state = query.state;
     let page = api.inner.apply.store.reader.list(&query).await?;
     let jobs =
         page.jobs.iter().map(|found| view::Job::of(found, &api.inner.apply.retry_ms)).collect();
     // Nothing says whose job it is.
     let unreadable = if caller.is_restricted() { Vec::new() } else { page.unreadable };
     let unreadable = unreadable.into_iter().map(|(id, why)| Unreadable { id, why }).collect();
-    Ok(Json(Page { jobs, next: page.next.map(|spot| cursor(place, &spot)), unreadable }))
+    Ok(Json(Page { jobs, next: page.next.map(|spot| cursor(state, &spot)), unreadable }))
 }
 
 /// Whether to include the body.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Shown {
+pub(super) struct ShowJobParams {
     /// `1` adds the body as `body_base64`
     #[param(schema_with = flag_schema)]
     body: Option<String>,
 }
 
 /// Show a job
-#[utoipa::path(get, path = "/v1/jobs/{id}", tag = "jobs", params(InPath, Shown), responses(
+#[utoipa::path(get, path = "/v1/jobs/{id}", tag = "jobs", params(InPath, ShowJobParams), responses(
     (status = 200, body = view::Job, description = "The job"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such job: completed jobs are not kept"),
 ))]
@@ -119,7 +119,7 @@ pub(super) async fn show(
     State(api): State<Api>,
     caller: Caller,
     Id(id): Id,
-    Query(shown): Query<Shown>,
+    Query(shown): Query<ShowJobParams>,
 ) -> Result<Json<view::Job>, Problem> {
     let with_body = flag("body", shown.body.as_deref())?.unwrap_or(false);
     let found =
@@ -138,28 +138,30 @@ pub(super) async fn show(
 
 impl Filter {
     pub(super) fn read(self) -> Result<list::Query, Problem> {
-        let place = match self.state.as_deref() {
-            None => Place::Scheduled,
-            Some(word) => [Place::Scheduled, Place::Ready, Place::Reserved, Place::Dead]
-                .into_iter()
-                .find(|place| place.as_str() == word)
-                .ok_or_else(|| {
-                    Problem::bad(format!(
-                        "state: {} is not one of scheduled, ready, reserved, dead",
-                        quote(word)
-                    ))
-                })?,
+        let state = match self.state.as_deref() {
+            None => JobState::Scheduled,
+            Some(word) => {
+                [JobState::Scheduled, JobState::Ready, JobState::Reserved, JobState::Dead]
+                    .into_iter()
+                    .find(|state| state.as_str() == word)
+                    .ok_or_else(|| {
+                        Problem::bad(format!(
+                            "state: {} is not one of scheduled, ready, reserved, dead",
+                            quote(word)
+                        ))
+                    })?
+            }
         };
         let limit = self.limit.unwrap_or(DEFAULT_PAGE_JOBS);
         if !(1..=MAX_PAGE_JOBS).contains(&limit) {
             return Err(Problem::bad(format!("limit: {limit} is not from 1 to {MAX_PAGE_JOBS}")));
         }
         let after = self.cursor.map(|text| {
-            spot(place, &text)
+            spot(state, &text)
                 .ok_or_else(|| Problem::bad("cursor: this is not the `next` of a page of this state: start again without a cursor"))
         });
         Ok(list::Query {
-            place,
+            state,
             from_ms: time("from", self.from.as_deref())?,
             to_ms: time("to", self.to.as_deref())?,
             target: self.target,
@@ -172,14 +174,14 @@ impl Filter {
 }
 
 /// A position in a list as an opaque text.
-fn cursor(place: Place, spot: &Cursor) -> String {
-    URL_SAFE_NO_PAD.encode(format!("{} {} {}", place.as_str(), spot.at_ms, spot.id))
+fn cursor(state: JobState, spot: &Cursor) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{} {} {}", state.as_str(), spot.at_ms, spot.id))
 }
 
 /// The position that a cursor of this list stands for.
-fn spot(place: Place, cursor: &str) -> Option<Cursor> {
+fn spot(state: JobState, cursor: &str) -> Option<Cursor> {
     let text = String::from_utf8(URL_SAFE_NO_PAD.decode(cursor).ok()?).ok()?;
-    let (at_ms, id) = text.strip_prefix(place.as_str())?.strip_prefix(' ')?.split_once(' ')?;
+    let (at_ms, id) = text.strip_prefix(state.as_str())?.strip_prefix(' ')?.split_once(' ')?;
     Some(Cursor { at_ms: at_ms.parse().ok()?, id: id.to_owned() })
 }
 
@@ -191,12 +193,12 @@ mod tests {
     fn a_cursor_leads_back_to_its_place_and_to_no_other() {
         for id in ["x", "a b  c ", "ü\u{1F600}"] {
             let at = Cursor { at_ms: -5, id: id.to_owned() };
-            let text = cursor(Place::Dead, &at);
-            assert_eq!(spot(Place::Dead, &text), Some(at));
-            assert_eq!(spot(Place::Scheduled, &text), None);
+            let text = cursor(JobState::Dead, &at);
+            assert_eq!(spot(JobState::Dead, &text), Some(at));
+            assert_eq!(spot(JobState::Scheduled, &text), None);
         }
         for text in ["", "x", "ZGVhZA", "ZGVhZCBhIGI", "====", "\u{fc}"] {
-            assert_eq!(spot(Place::Dead, text), None, "{text}");
+            assert_eq!(spot(JobState::Dead, text), None, "{text}");
         }
     }
 }

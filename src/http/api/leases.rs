@@ -18,8 +18,8 @@ use crate::job::JobId;
 use crate::queues::{MAX_ACKNOWLEDGEMENTS, QueueService, lease_actions};
 use crate::request::{Code, Rejection};
 use crate::store::error::StoreError;
-use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
-use crate::store::queue::lease::Lease;
+use crate::store::jobs::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
+use crate::store::jobs::lease::Lease;
 use crate::view::LeaseResult;
 
 /// The memory of a task that carries out actions, besides that of the call.

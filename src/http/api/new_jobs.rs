@@ -22,8 +22,8 @@ use crate::http::server::account::Account;
 use crate::job::{Job, JobId, Verdict};
 use crate::request::{NewJob, Rejection, Request};
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::batch::Answer;
-use crate::store::reader::lookup::Place;
+use crate::store::jobs::batch::Answer;
+use crate::store::reader::lookup::JobState;
 use crate::view;
 
 /// The memory of a job's headers as JSON values and as text, in multiples of their size.
@@ -220,7 +220,7 @@ async fn stored(
     )?;
     if answer.verdict == Verdict::Conflict {
         // A dead job stands in nobody's way.
-        let found = found.filter(|found| found.place != Place::Dead);
+        let found = found.filter(|found| found.state != JobState::Dead);
         let Some(found) = found else { return Err(api.conflict_with_schedule(caller, id).await?) };
         let problem = Problem::from(Rejection::conflict(id));
         return Err(problem.job(Some(view::Job::of(&found, retry_ms))));

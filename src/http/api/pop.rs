@@ -36,8 +36,9 @@ const POP_MEMORY_BYTES: usize = 1 << 20;
 
 /// What to fetch, and the acknowledgements that are carried out before. All fields are optional.
 #[derive(Debug, Default, Deserialize, ToSchema)]
+#[schema(as = Asked)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct PopBody {
     /// The most jobs; by default 1
     #[schema(minimum = 1, maximum = 1000)]
     max: Option<usize>,
@@ -82,7 +83,7 @@ pub(super) struct Asked {
 /// whatever becomes of the pop: a problem then has the `results` too. After a problem of the
 /// server, those without a result may have been carried out, and no job is handed out: send them
 /// again.
-#[utoipa::path(post, path = "/v1/queues/{queue}/pop", tag = "queues", params(InPath), request_body = Option<Asked>, responses(
+#[utoipa::path(post, path = "/v1/queues/{queue}/pop", tag = "queues", params(InPath), request_body = Option<PopBody>, responses(
     (status = 200, body = Fetched<'_>, description = "The jobs, none if there are none within the wait"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`redis`: Redis does not answer; `memory`: other pops of the same address have its places to wait, other pops wait for too many queues, or other calls use up the memory; `results` where acknowledgements were carried out"),
@@ -93,10 +94,10 @@ pub(super) async fn pop(
     caller: Caller,
     account: Account,
     share: WaitShare,
-    MaybeJson(asked): MaybeJson<Asked>,
+    MaybeJson(asked): MaybeJson<PopBody>,
 ) -> Result<Response, Problem> {
     let queues = &api.inner.queues;
-    let Asked { max, wait, ttr, finish, fail, release, touch } = asked;
+    let PopBody { max, wait, ttr, finish, fail, release, touch } = asked;
     let max = max.unwrap_or(1);
     if !(1..=MAX_POP_JOBS).contains(&max) {
         return Err(Problem::bad(format!("max: {max} is not from 1 to {MAX_POP_JOBS}")));
@@ -295,11 +296,11 @@ mod tests {
     #[test]
     fn a_pop_takes_the_words_of_leases() {
         let text = br#"{"finish":[{"id":"a","lease":"x"}],"fail":null,"touch":[]}"#;
-        let asked = read::<Asked>(text).unwrap();
+        let asked = read::<PopBody>(text).unwrap();
         let words = [asked.fail.len(), asked.release.len(), asked.touch.len()];
         assert_eq!((asked.finish.len(), words, asked.max), (1, [0; 3], None));
         for text in [r#"{"finish":[{"id":"a"}]}"#, r#"{"finish":{}}"#, r#"{"end":[]}"#] {
-            assert!(read::<Asked>(text.as_bytes()).is_err(), "{text}");
+            assert!(read::<PopBody>(text.as_bytes()).is_err(), "{text}");
         }
     }
 

@@ -14,7 +14,7 @@ use super::state::Api;
 use crate::http::server::Problem;
 use crate::http::server::account::Account;
 use crate::queues::{MAX_POP_BYTES, MAX_POP_JOBS};
-use crate::store::reader::lookup::Place;
+use crate::store::reader::lookup::JobState;
 use crate::store::reader::queues::QueueCounts;
 use crate::units::quote;
 use crate::view::{Fetched, FetchedJob, Queue};
@@ -123,8 +123,9 @@ pub(super) async fn peek(
     let found = api.inner.apply.store.reader.peek(&queue, max, MAX_POP_BYTES).await?;
     let bytes: usize = found.iter().map(|job| job.size + job.job().headers.footprint()).sum();
     account.keep(bytes);
-    let due_ms =
-        |at: usize| found[at].state.as_ref().map_or(found[at].score_ms, |state| state.due_ms);
+    let due_ms = |at: usize| {
+        found[at].state_record.as_ref().map_or(found[at].score_ms, |state| state.due_ms)
+    };
     let jobs = || {
         found.iter().enumerate().map(|(at, job)| {
             FetchedJob::peeked(job.id.as_str(), job.job(), job.attempts(), due_ms(at))
@@ -198,11 +199,11 @@ pub(super) async fn purge(
     QueueName(queue): QueueName,
     Body(PurgedState { state }): Body<PurgedState>,
 ) -> Result<Json<Purged>, Problem> {
-    let place = [Place::Scheduled, Place::Ready, Place::Dead]
+    let wanted = [JobState::Scheduled, JobState::Ready, JobState::Dead]
         .into_iter()
-        .find(|place| place.as_str() == state);
-    let place = place.ok_or_else(|| {
+        .find(|wanted| wanted.as_str() == state);
+    let wanted = wanted.ok_or_else(|| {
         Problem::bad(format!("state: {} is not one of scheduled, ready, dead", quote(&state)))
     })?;
-    Ok(Json(Purged { removed: api.inner.apply.store.admin.purge(&queue, place).await? }))
+    Ok(Json(Purged { removed: api.inner.apply.store.admin.purge(&queue, wanted).await? }))
 }

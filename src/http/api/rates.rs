@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(rates.per_second()["scheduled"], 0.0);
         rates.read();
         let (id, to) = (&JobId::random(), &Destination::new("orders.a"));
-        let (ingest, action, verdict) = ("main", Action::Schedule, Verdict::Added);
+        let (ingest, action, verdict) = ("main", Action::Add, Verdict::Added);
         for _ in 0..100 {
             metrics.observe(&JobEvent::Received { ingest, id, action, verdict });
         }

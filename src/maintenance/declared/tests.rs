@@ -9,12 +9,12 @@ use super::*;
 use crate::apply::CallBatcher;
 use crate::config::{Overrides, Redis, load_from};
 use crate::consumers::Consumers;
-use crate::fleet::WakeUps;
 use crate::job::Action;
 use crate::request::Act;
 use crate::schedule::StoredSchedule;
 use crate::store::Unobserved;
 use crate::telemetry::{Events, Metrics};
+use crate::wake_ups::WakeUps;
 
 /// The settings of one queue, and these schedules.
 fn settings(redis: &RedisServer, schedules: &[(&str, &str, &str)]) -> Settings {
@@ -130,7 +130,7 @@ async fn a_start_puts_back_what_was_cancelled_and_waits_for_a_job_of_its_id() {
 
     let job = crate::job::Job::for_queue("q", "x");
     let new_job = crate::request::NewJob::new(job, crate::job::Due::In(3_600_000)).id(id.clone());
-    apply.store.queue.schedule(&[new_job]).await.unwrap();
+    apply.store.jobs.schedule(&[new_job]).await.unwrap();
     let mut agent = DeclaredSchedules::new(&apply, &settings, true);
     agent.round().await.unwrap();
     assert_eq!(found(&apply, "a").await, None, "a job has the id");

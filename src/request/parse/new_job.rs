@@ -50,7 +50,7 @@ pub(super) fn schedule(
     let job = job(&mut control, message, body, receiver, (round, false), rules, now_ms)?;
     let generated = control.id.is_none();
     let origin = origin::origin(message, rules);
-    let apart = generated && origin::is_first(message, rules);
+    let is_new_message = generated && origin::is_new_message(message, rules);
     // A generated id belongs to this message alone and replaces nothing.
     let conflict = if generated { Conflict::Keep } else { stated.unwrap_or_default() };
     let id = control.id.unwrap_or_else(|| origin::generated_id(message, rules));
@@ -63,8 +63,8 @@ pub(super) fn schedule(
     Ok(NewJob {
         id,
         generated,
-        first: (apart || !origin.check).then(rand::random),
-        apart,
+        call_id: (is_new_message || !origin.maybe_redelivered).then(rand::random),
+        is_new_message,
         queue_full,
         own_queues: None,
         due,

@@ -26,7 +26,7 @@ fn every_action_is_read_and_its_body_ignored() {
         let act = acted(&message, &rules(Kind::Nats));
         assert_eq!((act.action, act.id.as_str(), act.due), (expected, "order-1", None));
         assert_eq!(act.reply_to, Some(Destination::new("replies.a")));
-        assert!(act.origin.check);
+        assert!(act.origin.maybe_redelivered);
     }
 }
 

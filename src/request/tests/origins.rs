@@ -25,7 +25,7 @@ fn a_position_tells_a_message_from_every_other() {
     let first = scheduled(&changed(|_| {}), &rules);
     let again = scheduled(&changed(|message| message.redelivered = true), &rules);
     assert_eq!((first.origin, &first.id), (again.origin, &again.id));
-    assert!(first.origin.check);
+    assert!(first.origin.maybe_redelivered);
     let others = [
         changed(|message| {
             message.position = Some(Position { log: "DELAY".into(), partition: 0, offset: 8 })
@@ -76,7 +76,7 @@ fn on_amqp_only_a_redelivery_with_a_message_id_is_looked_up() {
     let first = scheduled(&named(false, Some("m")), &rules);
     let again = scheduled(&named(true, Some("m")), &rules);
     assert_eq!((first.origin.fingerprint, &first.id), (again.origin.fingerprint, &again.id));
-    assert_eq!((first.origin.check, again.origin.check), (false, true));
+    assert_eq!((first.origin.maybe_redelivered, again.origin.maybe_redelivered), (false, true));
     assert_ne!(
         first.origin.fingerprint,
         scheduled(&named(true, Some("n")), &rules).origin.fingerprint
@@ -86,7 +86,7 @@ fn on_amqp_only_a_redelivery_with_a_message_id_is_looked_up() {
         assert_ne!(one.origin.fingerprint, two.origin.fingerprint);
         assert_ne!(one.id, two.id);
         assert!(
-            one.generated && one.origin.check && one.first.is_none(),
+            one.generated && one.origin.maybe_redelivered && one.call_id.is_none(),
             "told by its fingerprint, which is random"
         );
     }
@@ -98,9 +98,12 @@ fn on_amqp_what_lost_its_mark_is_looked_up_too() {
     let expired = |id| Message { mark_lost: true, ..named(false, id) };
     let first = scheduled(&named(false, Some("m")), &rules);
     let again = scheduled(&expired(Some("m")), &rules);
-    assert_eq!((first.origin.fingerprint, again.origin.check), (again.origin.fingerprint, true));
+    assert_eq!(
+        (first.origin.fingerprint, again.origin.maybe_redelivered),
+        (again.origin.fingerprint, true)
+    );
     // Without an id from the producer, equal messages are separate jobs.
-    assert!(again.apart);
+    assert!(again.is_new_message);
 }
 
 #[test]
@@ -115,11 +118,12 @@ fn on_amqp_a_delivery_without_the_mark_is_another_message_than_any_before() {
     assert!(
         one.id != before.id
             && one.origin.fingerprint != before.origin.fingerprint
-            && one.first != before.first
-            && !one.apart
+            && one.call_id != before.call_id
+            && !one.is_new_message
     );
     // If the broker does not identify the message, the generation of the job identifies the call.
-    let told = |message: &Message, rules: &RequestRules| scheduled(message, rules).first.is_some();
+    let told =
+        |message: &Message, rules: &RequestRules| scheduled(message, rules).call_id.is_some();
     assert!(told(&named(false, Some("m")).with_header("delay-id", "mine"), &rules));
     assert!(
         !told(&named(true, Some("m")), &rules)

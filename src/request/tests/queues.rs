@@ -34,7 +34,7 @@ fn a_job_of_a_queue_takes_the_rules_of_the_queue() {
             (20_000, Some(vec![MINUTE]), OnTimeout::Retry)
         );
         assert_eq!(
-            (job.confirm, job.tries, job.ends_ms, job.body),
+            (job.confirm, job.tries, job.remove_at_ms, job.body),
             (Confirm::Broker, None, None, Bytes::from("body"))
         );
     }

@@ -22,14 +22,13 @@ fn kind(event: &JobEvent<'_>) -> Option<(EventKind, Option<&'static str>)> {
 #[test]
 fn verdicts_tell_what_they_changed_and_nothing_else() {
     let (id, to) = (&JobId::random(), &Destination::new("orders.a"));
-    for action in [Action::Schedule, Action::Cancel, Action::Finish, Action::Fail, Action::Requeue]
-    {
+    for action in [Action::Add, Action::Cancel, Action::Finish, Action::Fail, Action::Requeue] {
         for verdict in Verdict::ALL {
             let (set, to, due_ms) = (Some(DueSet::Broker("main")), Some(to), Some(1));
             let told = kind(&JobEvent::Applied { id, set, to, action, verdict, due_ms });
             let word = Some(verdict.as_str());
             let expected = match (action, verdict) {
-                (Action::Schedule, Verdict::Added | Verdict::Replaced) => {
+                (Action::Add, Verdict::Added | Verdict::Replaced) => {
                     Some((EventKind::Scheduled, word))
                 }
                 (

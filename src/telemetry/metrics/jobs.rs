@@ -7,7 +7,7 @@ use super::{BrokerMetrics, IngestMetrics, Metrics};
 use crate::clock;
 use crate::events::{JobEvent, Observer, PublishOutcome};
 use crate::job::{Action, DeadReason, Verdict};
-use crate::store::queue::acknowledge::LeaseVerdict;
+use crate::store::jobs::acknowledge::LeaseVerdict;
 use crate::telemetry::labels::{DuplicateCause, IngestResult, LeaseEnd, OccurrenceResult};
 use crate::telemetry::trace::TraceId;
 

@@ -9,7 +9,7 @@ use super::heads::SHARED_JOBS;
 use crate::clock::{self, Instant};
 use crate::store::call::CALL_JOBS;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::pop::PopLimits;
+use crate::store::jobs::pop::PopLimits;
 
 /// The answer to a pop that asks.
 pub(super) enum Answer {

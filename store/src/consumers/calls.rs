@@ -13,9 +13,9 @@ use crate::events::{Facts, JobEvent};
 use crate::policy::{Fate, delivery};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
-use crate::store::queue::claim::MAX_CLAIM_AHEAD;
-use crate::store::queue::pop::{PopLimits, Popped, Return};
+use crate::store::jobs::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
+use crate::store::jobs::claim::MAX_CLAIM_AHEAD;
+use crate::store::jobs::pop::{PopLimits, Popped, Return};
 use crate::store::record::Nonce;
 
 /// The pause of a bucket whose head cannot be read, µs.
@@ -141,7 +141,7 @@ impl Consumers {
         let (nonce, bucket, queue): (Nonce, _, _) = (rand::random(), call.bucket, call.queue());
         let store = &self.inner.store;
         let ahead = if call.is_ahead { MAX_CLAIM_AHEAD } else { Duration::ZERO };
-        let popped = match store.queue.pop_for(nonce, bucket, queue, limits, ahead).await {
+        let popped = match store.jobs.pop_for(nonce, bucket, queue, limits, ahead).await {
             Ok(popped) => popped,
             Err(error) => {
                 if !error.was_not_run() {
@@ -235,7 +235,7 @@ impl Consumers {
             left.for_each(|(pop, _)| pop.is_silent());
         };
         // After an error the lease ends, and the job is judged again.
-        let answers = self.wait_for(self.inner.store.queue.acknowledge(over), silent).await;
+        let answers = self.wait_for(self.inner.store.jobs.acknowledge(over), silent).await;
         for (action, answer) in over.iter().zip(answers) {
             let (set, id) = (DueSet::Queue(&watch.queue), &action.id);
             let event = match (&action.action, answer) {

@@ -11,7 +11,7 @@ use crate::job::JobId;
 use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::pop::{PopLimits, Popped, Return};
+use crate::store::jobs::pop::{PopLimits, Popped, Return};
 use crate::store::record::Nonce;
 use crate::store::wake_up::WakeUp;
 
@@ -111,7 +111,7 @@ impl PoppedJobs {
 
     /// Adds the jobs of another call. Without memory for them they go back, and the answer is full.
     pub(super) fn add(&mut self, mut other: PoppedJobs) {
-        if let Err(missing) = other.hold() {
+        if let Err(missing) = other.reserve() {
             (self.is_full, self.missing) = (true, missing);
             return;
         }
@@ -128,7 +128,7 @@ impl PoppedJobs {
 
     /// Takes the memory that the jobs need, or answers its size, bytes. A job larger than the whole
     /// memory takes the whole memory.
-    fn hold(&mut self) -> Result<(), usize> {
+    fn reserve(&mut self) -> Result<(), usize> {
         let Some(budget) = self.consumers.inner.budget.get() else { return Ok(()) };
         let of_job = |popped: &Popped| {
             popped.record.job.body.len()
@@ -137,9 +137,9 @@ impl PoppedJobs {
         };
         let bytes = self.jobs.iter().map(of_job).sum::<usize>().min(budget.bytes());
         let mut share = budget.share();
-        let is_held = share.grow(bytes);
+        let is_reserved = share.grow(bytes);
         self.share = Some(share);
-        if is_held { Ok(()) } else { Err(bytes) }
+        if is_reserved { Ok(()) } else { Err(bytes) }
     }
 
     /// Nothing was popped, for want of memory alone.
@@ -244,7 +244,7 @@ pub(super) fn give_back_later(
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
     runtime.spawn(async move {
         for _ in 0..MAX_RETURN_TRIES {
-            let store = &consumers.inner.store.queue;
+            let store = &consumers.inner.store.jobs;
             match store.unpop(nonce, when, bucket, &queue, &ids).await {
                 Ok(0) => return,
                 Ok(_) => {

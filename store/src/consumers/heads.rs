@@ -10,7 +10,7 @@ use crate::clock::{self, Instant};
 pub(super) const SILENT_MASTER_TIMEOUT: Duration = Duration::from_millis(250);
 /// A waiting pop is granted a bucket this long before its first job is due, µs: the time for the
 /// wake-up, the call and its answer. The call reaches further, up to
-/// [`MAX_CLAIM_AHEAD`](crate::store::queue::claim::MAX_CLAIM_AHEAD).
+/// [`MAX_CLAIM_AHEAD`](crate::store::jobs::claim::MAX_CLAIM_AHEAD).
 const GRANT_LEAD_US: i64 = 3000;
 /// The jobs from which a call of several pops grows no more while other buckets have due jobs: a
 /// job costs a third of what it costs alone, and the order stays close to that of the due times. A

@@ -9,10 +9,10 @@ use super::turn_wait::TurnWait;
 use super::watch::Call;
 use crate::clock;
 use crate::store::error::{Class, StoreError};
+use crate::store::jobs::claim::MAX_CLAIM_AHEAD;
+use crate::store::jobs::pop::Popped;
 use crate::store::places::place::Place;
 use crate::store::places::{LEASE_MARGIN, PlaceAnswer, PlaceCall, PlaceLimit, Waiting};
-use crate::store::queue::claim::MAX_CLAIM_AHEAD;
-use crate::store::queue::pop::Popped;
 use crate::store::record::Nonce;
 
 /// The places of a call last for so long: its answer or its error comes before.

@@ -84,7 +84,7 @@ mod tests {
 
     use super::super::asking::Awaited;
     use super::*;
-    use crate::store::queue::pop::PopLimits;
+    use crate::store::jobs::pop::PopLimits;
 
     /// Buckets of these masters with so many jobs each, all due at the same time.
     struct Queue {

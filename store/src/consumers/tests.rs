@@ -18,12 +18,12 @@ use crate::config::Redis;
 use crate::job::{Action, Conflict, DeadReason, Due, Expire, Job, JobId, Late, OnTimeout, Verdict};
 use crate::request::{Act, NewJob};
 use crate::store::Unobserved;
-use crate::store::queue::acknowledge::{LeaseAction, LeaseVerdict};
-use crate::store::queue::batch::RequestRef;
-use crate::store::queue::lease::Lease;
-use crate::store::queue::pop::{PopLimits, Popped, Return};
-use crate::store::queue::settle::{Bury, SettleResult};
-use crate::store::reader::lookup::Place;
+use crate::store::jobs::acknowledge::{LeaseAction, LeaseVerdict};
+use crate::store::jobs::batch::RequestRef;
+use crate::store::jobs::lease::Lease;
+use crate::store::jobs::pop::{PopLimits, Popped, Return};
+use crate::store::jobs::settle::{Bury, SettleResult};
+use crate::store::reader::lookup::JobState;
 use crate::store::reader::queues::QueueCounts;
 
 const QUEUE: &str = "orders.Close-1";
@@ -58,7 +58,7 @@ impl Fixture {
     }
 
     async fn schedule(&self, new_job: NewJob) -> NewJob {
-        let scheduled = self.store.queue.schedule(std::slice::from_ref(&new_job)).await.unwrap();
+        let scheduled = self.store.jobs.schedule(std::slice::from_ref(&new_job)).await.unwrap();
         assert!(
             matches!(scheduled.answers[0].verdict, Verdict::Added | Verdict::Replaced),
             "{scheduled:?}"
@@ -88,7 +88,7 @@ impl Fixture {
     }
 
     async fn act(&self, action: Action, id: &str) -> Verdict {
-        self.store.queue.act(&Act::new(action, id.parse().unwrap()), &[]).await.unwrap().verdict
+        self.store.jobs.act(&Act::new(action, id.parse().unwrap()), &[]).await.unwrap().verdict
     }
 
     /// The counts of scheduled, ready, reserved and dead jobs.
@@ -130,7 +130,7 @@ async fn a_job_that_cannot_be_read_dies_among_the_dead_of_its_queue() {
     redis::cmd("HSET").arg(jobs).arg("x").arg(record).exec_async(&mut raw).await.unwrap();
     let broken = loop {
         let taken =
-            fixture.store.queue.rescue(bucket, Duration::from_secs(9), 10, 1 << 20).await.unwrap();
+            fixture.store.jobs.rescue(bucket, Duration::from_secs(9), 10, 1 << 20).await.unwrap();
         if let Some(broken) = taken.broken.into_iter().next() {
             break broken;
         }
@@ -138,7 +138,7 @@ async fn a_job_that_cannot_be_read_dies_among_the_dead_of_its_queue() {
     assert_eq!(broken.queue.as_deref(), Some(QUEUE));
     let bury = Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why.clone() };
     assert_eq!(
-        fixture.store.queue.bury_of(bucket, broken.queue.as_deref(), &[bury]).await.unwrap(),
+        fixture.store.jobs.bury_of(bucket, broken.queue.as_deref(), &[bury]).await.unwrap(),
         [SettleResult::Settled]
     );
     // In the set of the brokers' dead jobs, no action would find the job, and the sweep would
@@ -166,7 +166,10 @@ async fn a_due_job_is_fetched_once_and_finished() {
     assert_eq!((job.lease.ttr_ms, job.lease.wait_ms), (30_000, Some(3_600_000)));
     assert!(fixture.pop(10, Duration::ZERO).await.is_empty());
     assert_eq!(fixture.counts().await, [1, 0, 1, 0]);
-    assert_eq!(fixture.store.reader.find(&job.id).await.unwrap().unwrap().place, Place::Reserved);
+    assert_eq!(
+        fixture.store.reader.find(&job.id).await.unwrap().unwrap().state,
+        JobState::Reserved
+    );
     assert_eq!(fixture.verdict(&job, LeaseAction::Finish).await, LeaseVerdict::Finished);
     assert_eq!(fixture.verdict(&job, LeaseAction::Finish).await, LeaseVerdict::Fired);
     assert_eq!(
@@ -211,7 +214,7 @@ async fn a_failed_job_waits_and_is_dead_at_the_end_of_its_array() {
     }
     assert_eq!(fixture.counts().await, [0, 0, 0, 1]);
     let found = fixture.store.reader.find(&second.id).await.unwrap().unwrap();
-    assert_eq!((found.place, found.last_error()), (Place::Dead, "no"));
+    assert_eq!((found.state, found.last_error()), (JobState::Dead, "no"));
     assert_eq!(fixture.act(Action::Requeue, "x").await, Verdict::Requeued);
     assert_eq!((fixture.counts().await, fixture.take().await.state.attempt), ([0, 1, 0, 0], 1));
 }
@@ -269,11 +272,11 @@ async fn what_nobody_got_is_due_again_and_a_repeat_of_a_pop_is_the_pop() {
         most_bytes: 1000,
         room: None,
     };
-    let pop = || fixture.store.queue.pop(nonce, bucket, QUEUE, limits);
+    let pop = || fixture.store.jobs.pop(nonce, bucket, QUEUE, limits);
     let first = pop().await.unwrap();
     fixture.add("two-of-the-bucket", Due::In(0)).await;
     let second = pop().await.unwrap();
-    let of = |answer: &crate::store::queue::pop::PopAnswer| {
+    let of = |answer: &crate::store::jobs::pop::PopAnswer| {
         answer.jobs.iter().map(|job| (job.id.clone(), job.state.attempt)).collect::<Vec<_>>()
     };
     assert_eq!(
@@ -282,16 +285,13 @@ async fn what_nobody_got_is_due_again_and_a_repeat_of_a_pop_is_the_pop() {
     );
     for left in [1, 0] {
         assert_eq!(
-            fixture.store.queue.unpop(nonce, Return::Due, bucket, QUEUE, &[]).await.unwrap(),
+            fixture.store.jobs.unpop(nonce, Return::Due, bucket, QUEUE, &[]).await.unwrap(),
             left
         );
     }
     assert!(pop().await.unwrap().jobs.is_empty(), "a late copy of the pop hands nothing out");
-    assert_eq!(
-        fixture.store.queue.unpop([8; 8], Return::Due, bucket, QUEUE, &[]).await.unwrap(),
-        0
-    );
-    let unsent = fixture.store.queue.pop([8; 8], bucket, QUEUE, limits).await.unwrap();
+    assert_eq!(fixture.store.jobs.unpop([8; 8], Return::Due, bucket, QUEUE, &[]).await.unwrap(), 0);
+    let unsent = fixture.store.jobs.pop([8; 8], bucket, QUEUE, limits).await.unwrap();
     assert!(unsent.jobs.is_empty(), "nor one that arrives after the jobs were asked back");
 }
 
@@ -427,10 +427,10 @@ async fn a_paused_queue_gives_nothing_and_a_purged_one_has_nothing() {
         (counts.overdue, &counts.within, counts.next_due_ms.is_some_and(|ms| ms > counts.now_ms)),
         (0, &vec![0, 100], true)
     );
-    assert_eq!(fixture.store.admin.purge(QUEUE, Place::Ready).await.unwrap(), 50);
-    assert_eq!(fixture.store.admin.purge(QUEUE, Place::Scheduled).await.unwrap(), 100);
+    assert_eq!(fixture.store.admin.purge(QUEUE, JobState::Ready).await.unwrap(), 50);
+    assert_eq!(fixture.store.admin.purge(QUEUE, JobState::Scheduled).await.unwrap(), 100);
     assert_eq!(
-        (fixture.store.admin.purge(QUEUE, Place::Dead).await.unwrap(), fixture.counts().await),
+        (fixture.store.admin.purge(QUEUE, JobState::Dead).await.unwrap(), fixture.counts().await),
         (0, [0, 0, 150, 0])
     );
 }
@@ -443,7 +443,7 @@ async fn late_jobs_and_those_past_their_end_are_not_handed_out() {
     for (id, job, ago) in [
         ("dropped", job(), 120_000),
         ("dead", Job { late: Some(Late::Dead), ..job() }, 120_000),
-        ("ended", Job { ends_ms: Some(1), ..job() }, 0),
+        ("ended", Job { remove_at_ms: Some(1), ..job() }, 0),
         ("fires", Job { late: Some(Late::Fire), ..job() }, 120_000),
         (
             "expired",
@@ -599,7 +599,7 @@ async fn words_are_answered_in_their_order_whatever_their_bucket() {
 async fn a_full_queue_refuses_new_jobs_and_nothing_else() {
     let fixture = Fixture::new().await;
     let refused = async |new_job: &NewJob| {
-        let answer = fixture.store.queue.schedule(std::slice::from_ref(new_job)).await;
+        let answer = fixture.store.jobs.schedule(std::slice::from_ref(new_job)).await;
         answer
             .map(|scheduled| scheduled.answers[0].verdict)
             .map_err(|error| (error.class, error.is_refusal()))
@@ -630,7 +630,7 @@ async fn a_full_queue_refuses_new_jobs_and_nothing_else() {
     let requests =
         [job("x", "third"), job("z", "z"), NewJob { queue_full: false, ..job("w", "w") }];
     let asked: Vec<RequestRef<'_>> = requests.iter().map(RequestRef::NewJob).collect();
-    let answers = fixture.store.queue.apply(&asked, &[]).await.answers;
+    let answers = fixture.store.jobs.apply(&asked, &[]).await.answers;
     let told: Vec<_> = answers
         .iter()
         .map(|answer| answer.as_ref().map(|answer| answer.verdict).map_err(|error| error.class))

@@ -16,14 +16,14 @@ pub(super) struct Waiter<G> {
 
 /// The part of a waiting pop that its watches know.
 pub(super) struct Shared<G> {
-    place: Mutex<Place<G>>,
+    slot: Mutex<GrantSlot<G>>,
     changed: Notify,
     /// The place of the names of the pop, as long as it waits.
     _names: Option<NamesPlace>,
 }
 
 /// The answer to a waiting pop.
-enum Place<G> {
+enum GrantSlot<G> {
     /// No answer yet.
     Open,
     /// A grant that the pop has not taken yet.
@@ -34,8 +34,8 @@ enum Place<G> {
 
 impl<G> Waiter<G> {
     pub(super) fn new(names: Option<NamesPlace>) -> Self {
-        let place = Mutex::new(Place::Open);
-        Waiter { shared: Arc::new(Shared { place, changed: Notify::new(), _names: names }) }
+        let slot = Mutex::new(GrantSlot::Open);
+        Waiter { shared: Arc::new(Shared { slot, changed: Notify::new(), _names: names }) }
     }
 
     pub(super) fn shared(&self) -> Weak<Shared<G>> {
@@ -44,13 +44,13 @@ impl<G> Waiter<G> {
 
     /// The grant, if there is one: a grant at the end of the wait counts.
     pub(super) fn take(&self) -> Option<Result<G, StoreError>> {
-        let mut place = self.shared.place.lock();
-        if matches!(*place, Place::Open) {
+        let mut slot = self.shared.slot.lock();
+        if matches!(*slot, GrantSlot::Open) {
             return None;
         }
-        match std::mem::replace(&mut *place, Place::Taken) {
-            Place::Granted(granted) => Some(granted),
-            Place::Open | Place::Taken => None,
+        match std::mem::replace(&mut *slot, GrantSlot::Taken) {
+            GrantSlot::Granted(granted) => Some(granted),
+            GrantSlot::Open | GrantSlot::Taken => None,
         }
     }
 
@@ -69,9 +69,9 @@ impl<G> Waiter<G> {
 impl<G> Shared<G> {
     /// Gives a waiting pop its answer, unless it has one.
     pub(super) fn give(&self, granted: Result<G, StoreError>) {
-        let mut place = self.place.lock();
-        if matches!(*place, Place::Open) {
-            *place = Place::Granted(granted);
+        let mut slot = self.slot.lock();
+        if matches!(*slot, GrantSlot::Open) {
+            *slot = GrantSlot::Granted(granted);
             self.changed.notify_one();
         }
     }

@@ -38,13 +38,13 @@ const IDLE_WATCH_TTL: Duration = Duration::from_secs(2);
 /// Runs while the queue is popped from.
 pub(super) struct Watch {
     pub(super) queue: String,
-    state: Mutex<State>,
+    state: Mutex<WatchState>,
     changed: Notify,
     /// The end of the last look, which one task at a time makes.
     looking: Arc<tokio::sync::Mutex<Option<Looked>>>,
 }
 
-struct State {
+struct WatchState {
     heads: Heads,
     /// The pops that ask for due jobs, and their calls.
     rounds: Rounds,
@@ -59,7 +59,7 @@ struct State {
     is_over: bool,
 }
 
-impl State {
+impl WatchState {
     fn is_time_to_look(&self, now: Instant) -> bool {
         self.look_at.is_none_or(|at| now >= at)
     }
@@ -75,7 +75,7 @@ struct Looked {
 impl Watch {
     pub(super) fn new(queue: &str, buckets: u16, is_cluster: bool) -> Watch {
         let heads = Heads::new(buckets, is_cluster);
-        let state = State {
+        let state = WatchState {
             heads,
             rounds: Rounds::default(),
             waiting: VecDeque::new(),
@@ -133,7 +133,7 @@ impl Watch {
     }
 
     /// Has the waiting pops served, if there are any.
-    fn changed(&self, state: MutexGuard<'_, State>) {
+    fn changed(&self, state: MutexGuard<'_, WatchState>) {
         let is_waited_for = !state.waiting.is_empty();
         drop(state);
         if is_waited_for {
@@ -293,7 +293,7 @@ impl Watch {
         buckets: &[u16],
     ) -> Result<(), StoreError> {
         let (mut parts, mut result) =
-            (consumers.inner.store.queue.heads(&self.queue, buckets), None);
+            (consumers.inner.store.jobs.heads(&self.queue, buckets), None);
         while let Some((buckets, answer)) = parts.next().await {
             let (mut state, now) = (self.state.lock(), clock::now());
             match answer {

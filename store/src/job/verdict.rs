@@ -42,8 +42,9 @@ impl DeadReason {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
 pub enum Action {
-    /// Store a job.
-    Schedule,
+    /// Store a job. The word of the contract is `schedule`.
+    #[serde(rename = "schedule")]
+    Add,
     /// Cancel a job.
     Cancel,
     /// Give a job another due time.
@@ -63,7 +64,7 @@ impl Action {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Action::Schedule => "schedule",
+            Action::Add => "schedule",
             Action::Cancel => "cancel",
             Action::Reschedule => "reschedule",
             Action::Fire => "fire",

@@ -70,8 +70,8 @@ impl Expiry {
     }
 
     async fn look(&self, buckets: &[u16]) -> Result<(), StoreError> {
-        let (queue, ExpiryOptions { late, observer, .. }) = (&self.store.queue, &self.options);
-        let looks = queue.look_at_ends(buckets).await?;
+        let (jobs, ExpiryOptions { late, observer, .. }) = (&self.store.jobs, &self.options);
+        let looks = jobs.look_at_ends(buckets).await?;
         let busy = buckets
             .iter()
             .copied()
@@ -80,9 +80,9 @@ impl Expiry {
         // A bucket that fails, or has many ends, does not stop the others.
         let ends = busy.map(|(bucket, look)| async move {
             if look.has_ended {
-                queue.end_jobs(bucket, *late, &**observer).await?;
+                jobs.end_jobs(bucket, *late, &**observer).await?;
             }
-            if look.is_crowded { queue.forget_ends(bucket).await } else { Ok(()) }
+            if look.is_crowded { jobs.forget_ends(bucket).await } else { Ok(()) }
         });
         let ended: Vec<Result<(), StoreError>> =
             stream::iter(ends).buffer_unordered(CONCURRENT_BUCKETS).collect().await;

@@ -26,8 +26,8 @@ use crate::store::Store;
 use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::claim::{ClaimedJob, by_set};
-use crate::store::queue::settle::{Bury, Completion, Release, Retry};
+use crate::store::jobs::claim::{ClaimedJob, by_set};
+use crate::store::jobs::settle::{Bury, Completion, Release, Retry};
 use crate::store::wake_up::WakeUp;
 
 /// The interval at which the preferred reader of a bucket looks for expired leases: the delay that
@@ -192,7 +192,7 @@ impl Rescue {
     /// it is preferred, and the end of the next lease in a preferred bucket.
     async fn look(&self, buckets: Vec<(u16, bool)>) -> (Vec<(u16, bool)>, Option<Instant>) {
         let names: Vec<u16> = buckets.iter().map(|(bucket, _)| *bucket).collect();
-        let ahead = match self.store.queue.leases_end(&names).await {
+        let ahead = match self.store.jobs.leases_end(&names).await {
             Ok(ahead) => ahead,
             Err(error) if error.is_away() => return (Vec::new(), None),
             // A bucket is damaged or has moved: look at each by itself.
@@ -221,7 +221,7 @@ impl Rescue {
         let mut result = Ok(());
         loop {
             let taken =
-                self.store.queue.rescue(bucket, self.options.lease, CALL_JOBS, CALL_BYTES).await?;
+                self.store.jobs.rescue(bucket, self.options.lease, CALL_JOBS, CALL_BYTES).await?;
             let none_taken = taken.jobs.is_empty() && taken.broken.is_empty();
             let mut buries = Vec::new();
             for broken in taken.broken {
@@ -268,7 +268,7 @@ impl Rescue {
         while idle_calls < 2 {
             let done = match self
                 .store
-                .queue
+                .jobs
                 .time_out(bucket, &sets, self.options.retry_ms.len(), until_ms, TIMEOUT_ERROR)
                 .await
             {
@@ -315,7 +315,7 @@ impl Rescue {
         if buries.is_empty() {
             return Ok(());
         }
-        let stood = self.store.queue.bury_of(bucket, queue, buries).await?;
+        let stood = self.store.jobs.bury_of(bucket, queue, buries).await?;
         told::dead(&*self.options.observer, queue, buries, &stood);
         Ok(())
     }
@@ -357,15 +357,15 @@ impl Rescue {
             }
         }
         if !over.is_empty() {
-            let stood = self.store.queue.complete(bucket, &over, Completion::Dropped).await?;
+            let stood = self.store.jobs.complete(bucket, &over, Completion::Dropped).await?;
             told::dropped(&*self.options.observer, set, &over, &stood);
         }
         if !releases.is_empty() {
-            self.store.queue.release(bucket, set, &releases).await?;
+            self.store.jobs.release(bucket, set, &releases).await?;
         }
         if !retries.is_empty() {
             let jobs: Vec<Retry> = retries.iter().map(|(retry, _)| retry.clone()).collect();
-            let stood = self.store.queue.retry(bucket, set, &jobs).await?;
+            let stood = self.store.jobs.retry(bucket, set, &jobs).await?;
             told::retried(&*self.options.observer, set, &retries, &stood);
         }
         let soonest =

@@ -127,9 +127,9 @@ mod tests {
             ("late", job(), fresh, Some(bury)),
             ("in time", job(), Progress { due_ms: 4, ..fresh }, None),
             ("not the first", job(), Progress { attempt: 2, ..fresh }, None),
-            ("over", Job { ends_ms: Some(9), ..job() }, fresh, Some(Fate::Drop)),
+            ("over", Job { remove_at_ms: Some(9), ..job() }, fresh, Some(Fate::Drop)),
             ("dropped", Job { late: Some(Late::Drop), ..job() }, fresh, Some(Fate::Drop)),
-            ("fires", Job { late: Some(Late::Fire), ends_ms: Some(10), ..job() }, fresh, None),
+            ("fires", Job { late: Some(Late::Fire), remove_at_ms: Some(10), ..job() }, fresh, None),
         ];
         for (name, job, state, expected) in table {
             assert_eq!(popped(&job, state, RULES, 9), expected, "{name}");

@@ -8,7 +8,7 @@ use crate::job::{DeadReason, Expire, Job};
 /// Whether the job's own end has come: the job leaves in any state, without a dead letter.
 #[must_use]
 pub fn has_ended(job: &Job, now_ms: i64) -> bool {
-    job.ends_ms.is_some_and(|ends_ms| ends_ms <= now_ms)
+    job.remove_at_ms.is_some_and(|remove_at_ms| remove_at_ms <= now_ms)
 }
 
 /// The time from which the job is expired, epoch ms; `None`: the job does not expire. A schedule
@@ -60,11 +60,11 @@ mod tests {
 
     #[test]
     fn a_job_is_over_from_its_end_on() {
-        for (ends_ms, has_ended) in
+        for (remove_at_ms, has_ended) in
             [(None, false), (Some(6), true), (Some(7), true), (Some(8), false)]
         {
-            let job = Job { ends_ms, ..Job::for_queue("q", "") };
-            assert_eq!(super::has_ended(&job, 7), has_ended, "{ends_ms:?}");
+            let job = Job { remove_at_ms, ..Job::for_queue("q", "") };
+            assert_eq!(super::has_ended(&job, 7), has_ended, "{remove_at_ms:?}");
         }
     }
 

@@ -82,7 +82,7 @@ fn crashed(state: Progress<'_>) -> Fate {
 pub fn time_out_code(job: &Job) -> u8 {
     if job.queue().is_none()
         || job.on_timeout != OnTimeout::Ready
-        || job.ends_ms.is_some()
+        || job.remove_at_ms.is_some()
         || job.expire.is_some()
     {
         return 0;
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_job_past_its_own_end_leaves_without_a_trace() {
-        let job = Job { ends_ms: Some(7), ..Job::for_queue("q", "") };
+        let job = Job { remove_at_ms: Some(7), ..Job::for_queue("q", "") };
         let state = Progress::default();
         assert_eq!(ended(&job, state, true, &[0], 7), Fate::Drop);
         assert_eq!(ended(&job, state, false, &[0], 7), Fate::Drop);
@@ -207,7 +207,7 @@ mod tests {
             .chain([
                 job(),
                 Job { on_timeout: OnTimeout::Retry, ..job() },
-                Job { ends_ms: Some(1), ..job() },
+                Job { remove_at_ms: Some(1), ..job() },
                 Job { expire: Some(Expire::After(1)), ..job() },
                 Job::new("main", Destination::new("t"), ""),
             ]);

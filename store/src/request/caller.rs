@@ -34,8 +34,9 @@ pub struct Origin {
     /// A hash of broker, position and more; random if the broker reports nothing that a redelivery
     /// has in common.
     pub fingerprint: [u8; 8],
-    /// The message may be a redelivery: look up its fingerprint among the applied ones.
-    pub check: bool,
+    /// The message may be a redelivery, or the call a repeat: look up its fingerprint among the
+    /// applied ones.
+    pub maybe_redelivered: bool,
     /// True for a message, which may be redelivered after later ones. False for a call, which
     /// nobody repeats after its answer.
     pub is_message: bool,
@@ -46,6 +47,6 @@ impl Origin {
     /// is repeated.
     #[must_use]
     pub fn of_call() -> Self {
-        Origin { fingerprint: rand::random(), check: true, is_message: false }
+        Origin { fingerprint: rand::random(), maybe_redelivered: true, is_message: false }
     }
 }

@@ -37,7 +37,7 @@ pub const VERSION_QUEUE: u8 = 2;
 const FLAG_CONSUMER: u8 = 1;
 const FLAG_GENERATED: u8 = 2;
 const FLAG_REPLACED: u8 = 4;
-const FLAG_FIRST: u8 = 8;
+const FLAG_CALL_ID: u8 = 8;
 /// The retry array of the job of a queue is [`retry::DEFAULT_MS`], that of a queue without one of
 /// its own, and is not in the metadata.
 const FLAG_DEFAULT_RETRY: u8 = 16;
@@ -46,7 +46,7 @@ const GOES_ON_SHIFT: u8 = 5;
 const FLAG_HELD: u8 = 1;
 const FLAG_COUNTED: u8 = 2;
 const MARK_REPLACED: u8 = 1;
-const MARK_FIRST: u8 = 4;
+const MARK_CALL_ID: u8 = 4;
 const MARK_EARLY: u8 = 32;
 const MARK_ANEW: u8 = 64;
 /// The part of a record from version to fingerprint, which does not depend on the target.
@@ -88,8 +88,8 @@ pub struct Record {
 #[must_use]
 pub fn encode(new_job: &NewJob, generation: Generation) -> Vec<u8> {
     let generated = if new_job.generated { FLAG_GENERATED } else { 0 };
-    let first = if new_job.first.is_some() { FLAG_FIRST } else { 0 };
-    let (flags, fingerprint) = (generated | first, new_job.origin.fingerprint);
+    let call_id = if new_job.call_id.is_some() { FLAG_CALL_ID } else { 0 };
+    let (flags, fingerprint) = (generated | call_id, new_job.origin.fingerprint);
     let first_ms = matches!(new_job.conflict, Conflict::Debounce { .. }).then_some(0);
     encode_job(&new_job.job, first_ms, flags, generation, fingerprint)
 }
@@ -214,11 +214,11 @@ pub fn replaced(bytes: &[u8]) -> bool {
 
 /// The mutable part of a job, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct State {
+pub struct StateRecord {
     /// Held until the consumer answers.
     pub held: bool,
-    /// `attempt` includes the attempt in flight, although the job is in a lease: an instance of
-    /// schema 1 claimed it, and crashed.
+    /// `attempt` includes the last attempt and `crashes` its crash, although the job is in a claim:
+    /// `fsck` took the job out of a damaged claim, and the rescue took it over.
     pub counted: bool,
     /// The number of crashes of owners in a row.
     pub crashes: u8,
@@ -246,9 +246,9 @@ pub struct State {
     pub last_error: String,
 }
 
-impl State {
+impl StateRecord {
     /// Decodes a state.
-    pub fn decode(bytes: &[u8]) -> Result<State, Unreadable> {
+    pub fn decode(bytes: &[u8]) -> Result<StateRecord, Unreadable> {
         if bytes.len() < FIXED_STATE_BYTES || bytes[0] != VERSION {
             return Err(Unreadable(format!(
                 "a state of {} bytes, version {}",
@@ -266,7 +266,7 @@ impl State {
         let [marks, reason] = reader.take()?;
         let has_anew = marks & MARK_ANEW != 0 && reader.rest.len() >= 8;
         let anew_ms = if has_anew { Some(i64::from_be_bytes(reader.take()?)) } else { None };
-        Ok(State {
+        Ok(StateRecord {
             held: flags & FLAG_HELD != 0,
             counted: flags & FLAG_COUNTED != 0,
             crashes,
@@ -286,15 +286,15 @@ impl State {
     /// The state of a job that has none: due at `due_ms`, never attempted. `None` if the record is
     /// too short.
     #[must_use]
-    pub fn of_record(record: &[u8], due_ms: i64) -> Option<State> {
+    pub fn of_record(record: &[u8], due_ms: i64) -> Option<StateRecord> {
         let mut reader = Reader { rest: record.get(1..)? };
         let [flags] = reader.take().ok()?;
         reader.take::<4>().ok()?;
         let (generation, fingerprint) = (reader.take().ok()?, reader.take().ok()?);
         let mark = |flag: u8, mark: u8| if flags & flag != 0 { mark } else { 0 };
-        let marks = mark(FLAG_REPLACED, MARK_REPLACED) | mark(FLAG_FIRST, MARK_FIRST);
+        let marks = mark(FLAG_REPLACED, MARK_REPLACED) | mark(FLAG_CALL_ID, MARK_CALL_ID);
         let (held, counted, reason) = (false, false, None);
-        Some(State {
+        Some(StateRecord {
             held,
             counted,
             crashes: 0,
@@ -314,7 +314,7 @@ impl State {
     /// Counts the attempt in flight of a job in a lease. A job on its way to the dead letters has
     /// no new attempt.
     #[must_use]
-    pub fn in_flight(mut self) -> State {
+    pub fn in_flight(mut self) -> StateRecord {
         if !self.held && !self.counted && self.reason.is_none() {
             self.attempt = self.attempt.saturating_add(1);
         }

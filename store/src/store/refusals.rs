@@ -15,10 +15,10 @@ const REFUSAL_TTL: Duration = Duration::from_secs(30);
 
 /// The last refusal of a login with these settings, by any connection.
 #[derive(Clone, Default)]
-pub struct Refusals(Arc<Mutex<State>>);
+pub struct Refusals(Arc<Mutex<LastRefusal>>);
 
 #[derive(Default)]
-struct State {
+struct LastRefusal {
     last: Option<Instant>,
     why: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! The Lua scripts: a `.lua` file with a header each. The needed parts of the shared prelude
 //! precede each script, or stand in the block of it that alone needs them.
 
-mod needed;
+mod prelude_parts;
 
 use std::sync::Arc;
 
@@ -160,7 +160,7 @@ impl Name {
             &format!("{MEMORY_MAX}{MIN_REMEMBERED_JOBS}\n"),
             &format!("{MEMORY_MAX}{share}\n"),
         );
-        needed::with_needed(&prelude, &own)
+        prelude_parts::with_prelude(&prelude, &own)
     }
 
     /// The check of the keys. The keys behind the sets are those of `Keys::schedule_keys_of`, or of

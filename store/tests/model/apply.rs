@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use dwell_store::job::DeadReason;
-use dwell_store::store::record::State;
+use dwell_store::store::record::StateRecord;
 use dwell_store::store::scripts::Name;
 
 use crate::call::{Call, IDS, Set, Sets, eight, keys};
@@ -185,7 +185,7 @@ impl Runner {
     }
 }
 
-/// The arguments as `store/queue/settle.rs` builds them.
+/// The arguments as `store/jobs/settle.rs` builds them.
 pub(crate) fn settle_call(how: How, tokens: &[Token]) -> Call {
     let lease = tokens[0].lease;
     if how == How::Complete {
@@ -197,13 +197,13 @@ pub(crate) fn settle_call(how: How, tokens: &[Token]) -> Call {
     }
     let idle = |token: &Token, unpublished| {
         let state = if unpublished { token.state() } else { token.state().in_flight() };
-        State { held: false, counted: false, ..state }
+        StateRecord { held: false, counted: false, ..state }
     };
     let jobs = tokens.iter().map(|token| {
         let (time, state) = match how {
             How::Hold => (
                 format!("+{SPAN}"),
-                Some(State { held: true, crashes: 0, ..token.state().in_flight() }),
+                Some(StateRecord { held: true, crashes: 0, ..token.state().in_flight() }),
             ),
             How::Release { pause_ms, unpublished } => {
                 let mut state = idle(token, unpublished);
@@ -222,12 +222,12 @@ pub(crate) fn settle_call(how: How, tokens: &[Token]) -> Call {
                     state.reason.or((how == How::Die).then_some(DeadReason::RetriesExhausted));
                 let step = if reason.is_none() { state.step.saturating_add(1) } else { state.step };
                 let wait = if how == How::Retry { SPAN } else { 0 };
-                (format!("+{wait}"), Some(State { crashes: 0, reason, step, ..state }))
+                (format!("+{wait}"), Some(StateRecord { crashes: 0, reason, step, ..state }))
             }
             How::Bury | How::Complete => {
                 let state = idle(token, false);
                 let reason = state.reason.or(Some(DeadReason::Invalid));
-                ("+0".to_owned(), Some(State { reason, crashes: 0, ..state }))
+                ("+0".to_owned(), Some(StateRecord { reason, crashes: 0, ..state }))
             }
         };
         (token.id, token.position, time, state)

@@ -1,11 +1,11 @@
-//! A call of a script: its KEYS and ARGV, as the store builds them (`store/queue`).
+//! A call of a script: its KEYS and ARGV, as the store builds them (`store/jobs`).
 
 use dwell_core::Destination;
 use dwell_store::job::{Confirm, Conflict, DeadReason, Due, Job, JobId};
 use dwell_store::request::{NewJob, Origin};
 use dwell_store::store::due_set::DueSet;
 use dwell_store::store::keys::Keys;
-use dwell_store::store::record::{self, State};
+use dwell_store::store::record::{self, StateRecord};
 use dwell_store::store::scripts::Name;
 
 /// A call, ready for Redis.
@@ -252,7 +252,10 @@ impl Call {
     }
 
     /// Per job: id, position, whether it has a state, its state.
-    pub(crate) fn complete(lease: ([u8; 8], [u8; 8]), jobs: &[(u8, u8, bool, State)]) -> Call {
+    pub(crate) fn complete(
+        lease: ([u8; 8], [u8; 8]),
+        jobs: &[(u8, u8, bool, StateRecord)],
+    ) -> Call {
         let places: Vec<u8> = jobs
             .iter()
             .flat_map(|(_, position, has_state, _)| [*position, u8::from(*has_state)])
@@ -269,11 +272,11 @@ impl Call {
     pub(crate) fn settle(
         name: Name,
         lease: ([u8; 8], [u8; 8]),
-        jobs: &[(u8, u8, String, Option<State>)],
+        jobs: &[(u8, u8, String, Option<StateRecord>)],
     ) -> Call {
         let call = Call::new(name, &[&lease.0, &lease.1]).and(jobs.len().to_string());
         jobs.iter().fold(call, |call, (id, position, time, state)| {
-            let state = state.as_ref().map(State::encode).unwrap_or_default();
+            let state = state.as_ref().map(StateRecord::encode).unwrap_or_default();
             call.and(IDS[usize::from(*id)]).and([*position]).and(time).and(state)
         })
     }
@@ -359,6 +362,7 @@ pub(crate) fn job(number: u8, ttr_ms: u32, set: Set, is_held: bool) -> Job {
 pub(crate) fn request(id: u8, number: u8, due_ms: i64, job: Job) -> NewJob {
     let id: JobId = IDS[usize::from(id)].parse().expect("a valid id");
     let mut schedule = NewJob::new(job, Due::At(due_ms)).id(id);
-    schedule.origin = Origin { fingerprint: eight(number), check: true, is_message: true };
+    schedule.origin =
+        Origin { fingerprint: eight(number), maybe_redelivered: true, is_message: true };
     schedule
 }

@@ -2,7 +2,7 @@
 
 use crate::call::IDS;
 use crate::runner::{Broken, Runner};
-use crate::view::Place;
+use crate::view::Location;
 use crate::world::{Token, World};
 
 impl Runner {
@@ -21,10 +21,10 @@ impl Runner {
         }
         for live in view.jobs.iter().flatten() {
             let earliest = world.stored.earliest[usize::from(live.generation[7])];
-            if matches!(live.place, Place::Due(due) if due < earliest) {
+            if matches!(live.location, Location::Due(due) if due < earliest) {
                 return Err(format!(
                     "schedule {} is {:?}, before its time {earliest}",
-                    live.generation[7], live.place
+                    live.generation[7], live.location
                 ));
             }
         }

@@ -1,13 +1,13 @@
 //! The requests that come by messages: their calls, and whether their verdicts are true.
 
-use dwell_store::store::record::State;
+use dwell_store::store::record::StateRecord;
 use dwell_store::store::scripts::Name;
 
 use crate::call::{Call, IDS, Set, job};
 use crate::reply::Reply;
 use crate::runner::Broken;
 use crate::scene::{Door, Scene};
-use crate::view::{Live, Place, View};
+use crate::view::{Live, Location, View};
 use crate::world::{FIRST_DOOR, SPAN, World, at};
 
 /// `again`: the message came before.
@@ -66,8 +66,8 @@ fn first_of(id: u8) -> u8 {
 /// the job has, while the job waits without an attempt. `was`: the schedule of the job.
 fn burst_begin(world: &World, live: Option<&Live>, was: u8) -> i64 {
     let waits = live.is_some_and(|live| {
-        let is_fresh = |state: &State| state.attempt == 0 && state.reason.is_none();
-        matches!(live.place, Place::Due(_)) && live.state.as_ref().is_none_or(is_fresh)
+        let is_fresh = |state: &StateRecord| state.attempt == 0 && state.reason.is_none();
+        matches!(live.location, Location::Due(_)) && live.state.as_ref().is_none_or(is_fresh)
     });
     let first = world.stored.first[usize::from(was)];
     // Redis's clock stands a few us after this ms.
@@ -76,7 +76,7 @@ fn burst_begin(world: &World, live: Option<&Live>, was: u8) -> i64 {
 
 /// The attempt that a job is at.
 fn attempt_of(live: &Live) -> u32 {
-    let is_lent = matches!(live.place, Place::Claim(_));
+    let is_lent = matches!(live.location, Location::Claim(_));
     match live.state.clone() {
         None => is_lent.into(),
         Some(state) => {
@@ -214,7 +214,7 @@ pub(crate) fn follow_door(
         (Door::Fail(_), "failed" | "dead")
             if seen.jobs[id]
                 .as_ref()
-                .is_some_and(|live| live.place != Place::Dead && !is_dying(live)) =>
+                .is_some_and(|live| live.location != Location::Dead && !is_dying(live)) =>
         {
             world.stored.outs[id] = None;
             let at = seen.jobs[id].as_ref().map(attempt_of);
@@ -243,7 +243,7 @@ pub(crate) fn follow_door(
         (_, other) => return Err(format!("{} of {} answers `{other}`", door.verb(), IDS[id])),
     }
     if let Some(live) = seen.jobs[id].as_ref() {
-        let is_busy = matches!(live.place, Place::Claim(_) | Place::Held(_));
+        let is_busy = matches!(live.location, Location::Claim(_) | Location::Held(_));
         if matches!(door, Door::Reschedule(..) | Door::Fire(_))
             && is_busy != (verdict == "in_flight")
             && verdict != "dead"
@@ -251,7 +251,7 @@ pub(crate) fn follow_door(
             return Err(format!(
                 "{} answers `{verdict}` for a job in {:?}",
                 door.verb(),
-                live.place
+                live.location
             ));
         }
     }

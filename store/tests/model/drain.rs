@@ -1,13 +1,13 @@
 //! Nothing is lost: whatever happened so far, instances that go on bring every job to a claim.
 
-use dwell_store::store::record::State;
+use dwell_store::store::record::StateRecord;
 use dwell_store::store::scripts::Name;
 
 use crate::call::{Call, IDS, Set, Sets, eight};
 use crate::lua::Scripts;
 use crate::redis::Store;
 use crate::taken::taken;
-use crate::view::{Place, View};
+use crate::view::{Location, View};
 use crate::world::{SPAN, at, moment};
 
 /// Long after everything ended.
@@ -20,7 +20,7 @@ pub(crate) fn drain(scripts: &Scripts, store: &Store, view: &View) -> Result<u64
     let (nonce, mut runs) = (u8::MAX, 2);
     let (mut store, reply) = scripts.run(store, &moment, &Call::rescue(nonce, SPAN, 100));
     for job in taken(eight(nonce), &reply)? {
-        let state = State { held: false, counted: false, ..job.state.in_flight() };
+        let state = StateRecord { held: false, counted: false, ..job.state.in_flight() };
         let call = Call::settle(
             Name::Release,
             job.lease,
@@ -55,7 +55,7 @@ pub(crate) fn drain(scripts: &Scripts, store: &Store, view: &View) -> Result<u64
         runs += 2;
     }
     for (id, live) in view.jobs.iter().enumerate() {
-        let expected = u8::from(live.as_ref().is_some_and(|live| live.place != Place::Dead));
+        let expected = u8::from(live.as_ref().is_some_and(|live| live.location != Location::Dead));
         if claimed[id] != expected {
             return Err(format!(
                 "{} is claimed {} times by those who go on, not {expected}",

@@ -1,14 +1,14 @@
 //! The rules of a pop, an unpop, an acknowledgement and a purge. Each function follows with the
 //! ghosts.
 
-use dwell_store::store::record::State;
+use dwell_store::store::record::StateRecord;
 
 use crate::call::{Call, IDS, Set};
 use crate::hand::{End, Hand, Out, Word};
 use crate::reply::Reply;
 use crate::runner::{Broken, Runner};
 use crate::scene::Scene;
-use crate::view::{Live, Place, View, set_of};
+use crate::view::{Live, Location, View, set_of};
 use crate::world::{Op, SPAN, World, at};
 
 /// A lease that lasts longer than a tick, ms.
@@ -45,12 +45,12 @@ pub(crate) fn word_call(word: Word, hands: &[Hand]) -> Call {
 
 /// Whether a consumer may pop this job of the queue at this time.
 pub(crate) fn is_ready(live: &Live, set: Set, now: i64) -> bool {
-    live.set == set && matches!(live.place, Place::Due(due) if due <= now)
+    live.set == set && matches!(live.location, Location::Due(due) if due <= now)
 }
 
 fn held_until(view: &View, id: usize) -> Option<i64> {
-    view.jobs[id].as_ref().and_then(|live| match live.place {
-        Place::Held(until) => Some(until),
+    view.jobs[id].as_ref().and_then(|live| match live.location {
+        Location::Held(until) => Some(until),
         _ => None,
     })
 }
@@ -59,7 +59,7 @@ fn held_until(view: &View, id: usize) -> Option<i64> {
 struct Popped {
     id: usize,
     set: Set,
-    state: State,
+    state: StateRecord,
     deadline: i64,
     /// The number of its consumer.
     consumer: i64,
@@ -72,7 +72,7 @@ fn popped(reply: &Reply) -> Result<Vec<Popped>, Broken> {
             .iter()
             .position(|id| id.as_bytes() == job[0].bytes())
             .ok_or("a pop answered an unknown id")?;
-        let state = State::decode(job[1].bytes())
+        let state = StateRecord::decode(job[1].bytes())
             .map_err(|error| format!("a pop answered a state: {error}"))?;
         let set = set_of(job[2].bytes()).ok_or("a pop answered a record of nobody")?;
         let consumer = match job[4] {
@@ -123,8 +123,8 @@ impl Runner {
             if world.stored.popped >> nonce & 1 == 1 {
                 return Err(format!("a copy of a pop hands out {} besides", name));
             }
-            let was = seen.jobs[id].as_ref().map(|live| live.place);
-            let Some(Place::Due(due)) = was else {
+            let was = seen.jobs[id].as_ref().map(|live| live.location);
+            let Some(Location::Due(due)) = was else {
                 return Err(format!("a pop hands out {name} from {was:?}"));
             };
             if due > now + ahead_ms {
@@ -181,7 +181,7 @@ impl Runner {
             let holds = held_until(seen, id).is_some()
                 && out.is_some_and(|out| out.nonce == nonce && out.end.is_none());
             let (was, is) = (seen.jobs[id].as_ref(), view.jobs[id].as_ref());
-            if was.map(|live| live.place) == is.map(|live| live.place) {
+            if was.map(|live| live.location) == is.map(|live| live.location) {
                 if holds && is_meant {
                     return Err(format!("{} is not taken back", name));
                 }
@@ -198,7 +198,7 @@ impl Runner {
                 Some(out) if is_early => out.ready,
                 _ => due.min(world.now_ms()),
             };
-            if is.map(|live| live.place) != Some(Place::Due(due)) {
+            if is.map(|live| live.location) != Some(Location::Due(due)) {
                 return Err(format!("{} is taken back to another time than {due}", name));
             }
             let number = world.stored.lives[id];
@@ -276,10 +276,14 @@ impl Runner {
             }
             check_place(word, hand, verdict, (seen, &view), answer[1].number())?;
         }
-        let was =
-            seen.jobs.iter().map(|live| live.as_ref().map(|live| (live.place, live.state.clone())));
-        let is =
-            view.jobs.iter().map(|live| live.as_ref().map(|live| (live.place, live.state.clone())));
+        let was = seen
+            .jobs
+            .iter()
+            .map(|live| live.as_ref().map(|live| (live.location, live.state.clone())));
+        let is = view
+            .jobs
+            .iter()
+            .map(|live| live.as_ref().map(|live| (live.location, live.state.clone())));
         if !changed && !was.eq(is) {
             return Err("a word on a lease that is over changes something".to_owned());
         }
@@ -297,11 +301,13 @@ impl Runner {
         let (now, view) = (world.now_ms(), self.view(world.stored.store));
         let mut removed = 0;
         for (id, name) in IDS.iter().enumerate() {
-            let place =
-                seen.jobs[id].as_ref().filter(|live| live.set == Set::Queue).map(|live| live.place);
-            let is_meant = match place {
-                Some(Place::Due(due)) => state == if due <= now { "ready" } else { "scheduled" },
-                Some(Place::Dead) => state == "dead",
+            let location = seen.jobs[id]
+                .as_ref()
+                .filter(|live| live.set == Set::Queue)
+                .map(|live| live.location);
+            let is_meant = match location {
+                Some(Location::Due(due)) => state == if due <= now { "ready" } else { "scheduled" },
+                Some(Location::Dead) => state == "dead",
                 _ => false,
             };
             if seen.jobs[id].is_some() && view.jobs[id].is_none() != is_meant {
@@ -403,7 +409,7 @@ fn end_lease(world: &mut World, word: Word, hand: &Hand) {
     }
 }
 
-/// The job is at the place of the verdict, and its step is that of the lease action.
+/// The job is at the location of the verdict, and its step is that of the lease action.
 fn check_place(
     word: Word,
     hand: &Hand,
@@ -413,18 +419,18 @@ fn check_place(
 ) -> Result<(), Broken> {
     let id = usize::from(hand.id);
     let (was, is) = (seen.jobs[id].as_ref(), view.jobs[id].as_ref());
-    let place = is.map(|live| live.place);
+    let location = is.map(|live| live.location);
     let fits = match verdict {
-        "finished" | "dropped" | "fired" => place.is_none() && ms.is_none(),
+        "finished" | "dropped" | "fired" => location.is_none() && ms.is_none(),
         "not_found" => is.is_none_or(|live| live.set != hand.set) && ms.is_none(),
-        "dead" => place == Some(Place::Dead) && ms.is_none(),
-        "failed" | "released" => ms.is_some_and(|ms| place == Some(Place::Due(ms))),
-        "touched" => ms.is_some_and(|ms| place == Some(Place::Held(ms))),
+        "dead" => location == Some(Location::Dead) && ms.is_none(),
+        "failed" | "released" => ms.is_some_and(|ms| location == Some(Location::Due(ms))),
+        "touched" => ms.is_some_and(|ms| location == Some(Location::Held(ms))),
         _ => true,
     };
     if !fits {
         return Err(format!(
-            "{} of {} answers `{verdict}` at {ms:?}, and it is {place:?}",
+            "{} of {} answers `{verdict}` at {ms:?}, and it is {location:?}",
             word.verb(),
             IDS[id]
         ));
@@ -432,7 +438,7 @@ fn check_place(
     let step = |live: Option<&Live>| {
         live.and_then(|live| live.state.as_ref()).map_or(0, |state| state.step)
     };
-    let is_held = was.is_some_and(|live| matches!(live.place, Place::Held(_)));
+    let is_held = was.is_some_and(|live| matches!(live.location, Location::Held(_)));
     if is_held
         && verdict != "stale"
         && is.is_some()

@@ -22,7 +22,7 @@
 //!
 //! A new command of Redis: `redis.rs`. A new script: its keys in `call.rs`, its arguments in
 //! `random.rs`; the compiler names both places. To explore it: an `Op` or a `Door`, with its rules
-//! in `apply.rs`, and a scene. A new fixed key that holds jobs: a `Place` in `view.rs`.
+//! in `apply.rs`, and a scene. A new fixed key that holds jobs: a `Location` in `view.rs`.
 #![allow(missing_docs, reason = "tests")]
 
 mod apply;

@@ -94,7 +94,7 @@ impl Random {
                         job(self.below(3), SPAN as u32, set, number % 2 == 0),
                     );
                     asked.generated = self.below(5) == 0;
-                    asked.first = (self.below(3) == 0).then(|| eight(generation));
+                    asked.call_id = (self.below(3) == 0).then(|| eight(generation));
                     let policy = self.one_of(&[
                         "replace",
                         "replace",

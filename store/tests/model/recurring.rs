@@ -24,9 +24,9 @@ const ID: &str = "s";
 const LAST: u8 = 3;
 /// What is fired by hand has times from here on, ticks.
 const FIRED: u8 = 100;
-/// The most states of a scene, and those where all are asked for.
-const MOST: usize = 3_000;
-const ALL: usize = 300_000;
+/// The most states of a scene, and of one in a full run (`is_full`).
+const MAX_STATES: usize = 3_000;
+const MAX_STATES_FULL: usize = 300_000;
 
 /// A request of the client. A schedule has the generation of its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,7 +168,7 @@ fn occurrence(generation: u8, time: u8, number: u8) -> [Vec<u8>; 3] {
 }
 
 /// By generation and time: the numbers of the occurrences that were made.
-type Made = BTreeMap<(u8, u8), Vec<u8>>;
+type OccurrenceNumbers = BTreeMap<(u8, u8), Vec<u8>>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct Spawner {
@@ -194,9 +194,9 @@ struct World {
     client: Client,
     /// Calls that may still be carried out.
     late: Vec<Call>,
-    made: Made,
+    made: OccurrenceNumbers,
     /// What the replica has, if it lags.
-    replica: Option<(Store, Made)>,
+    replica: Option<(Store, OccurrenceNumbers)>,
     left: Left,
 }
 
@@ -481,7 +481,7 @@ impl Model {
             spawners: Default::default(),
             client: Client::default(),
             late: Vec::new(),
-            made: Made::new(),
+            made: OccurrenceNumbers::new(),
             replica: None,
             left: scene.left,
         };
@@ -523,7 +523,8 @@ fn path(states: &[(Rc<World>, usize, String)]) -> String {
 fn a_schedule_keeps_its_rules_on_every_path() {
     let model = Model::new(|name| name.source(1));
     for scene in &SCENES {
-        let (states, broken) = model.explore(scene, if is_full() { ALL } else { MOST });
+        let (states, broken) =
+            model.explore(scene, if is_full() { MAX_STATES_FULL } else { MAX_STATES });
         println!("{}: {states} states", scene.name);
         assert!(states > 100, "{}: {states} states", scene.name);
         if let Some(why) = broken {

@@ -7,7 +7,7 @@ use crate::call::{Call, IDS, Sets, keys};
 use crate::lua::Scripts;
 use crate::redis::{Moment, Store};
 use crate::runner::Broken;
-use crate::view::{Claim, Live, Place, View};
+use crate::view::{Claim, Live, Location, View};
 use crate::world::SPAN;
 
 /// Damages a store in each way. Returns the number of scripts that ran.
@@ -75,14 +75,14 @@ fn move_home(
 ) -> Result<u64, Broken> {
     let (keys, name) = (keys(), IDS[id].as_bytes());
     let dead = keys.dead_of(0, live.set.name());
-    let (place, score) = match live.place {
-        Place::Due(due) => (format!("due:{}", live.set.name()), due),
-        Place::Dead => (
+    let (location, score) = match live.location {
+        Location::Due(due) => (format!("due:{}", live.set.name()), due),
+        Location::Dead => (
             "dead".to_owned(),
             store.zset(dead.as_bytes())?.and_then(|zset| zset.get(name)).map_or(0, |score| score.0),
         ),
-        Place::Held(until) if until < moment.now_us / 1000 => ("held".to_owned(), until),
-        Place::Held(_) | Place::Claim(_) => return Ok(0),
+        Location::Held(until) if until < moment.now_us / 1000 => ("held".to_owned(), until),
+        Location::Held(_) | Location::Claim(_) => return Ok(0),
     };
     let field = |key: &str| {
         Ok::<_, String>(
@@ -105,7 +105,7 @@ fn move_home(
         name.to_vec(),
         record,
         state,
-        place.into_bytes(),
+        location.into_bytes(),
         score.to_string().into_bytes(),
         b"taken_in it".to_vec(),
     ];

@@ -6,7 +6,7 @@ use crate::check::publish;
 use crate::hand::Hand;
 use crate::runner::{Broken, Runner};
 use crate::scene::Scene;
-use crate::view::Place;
+use crate::view::Location;
 use crate::world::{How, Op, Phase, SPAN, TICK, Token, World};
 
 /// A step in words: the actor, the action, the job.
@@ -241,7 +241,7 @@ impl Steps<'_> {
                 .flatten()
                 .filter(|job| {
                     job.set == Set::Main
-                        && matches!(job.place, Place::Due(due) if due <= now + ahead_ms)
+                        && matches!(job.location, Location::Due(due) if due <= now + ahead_ms)
                 })
                 .count();
             for most in sizes.iter().take(count) {

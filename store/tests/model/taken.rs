@@ -1,6 +1,6 @@
 //! The answer of a claim or a rescue.
 
-use dwell_store::store::record::State;
+use dwell_store::store::record::StateRecord;
 
 use crate::call::{IDS, Set};
 use crate::reply::Reply;
@@ -15,12 +15,12 @@ pub(crate) struct Taken {
     pub(crate) set: Set,
     pub(crate) has_state: bool,
     /// The state in Redis; from the record if Redis has no state.
-    pub(crate) state: State,
+    pub(crate) state: StateRecord,
     /// Epoch ms.
     pub(crate) due: i64,
 }
 
-/// The jobs in the answer of a claim or rescue under this nonce, as `store/queue/claim/answer.rs`
+/// The jobs in the answer of a claim or rescue under this nonce, as `store/jobs/claim/answer.rs`
 /// reads it.
 pub(crate) fn taken(nonce: [u8; 8], reply: &Reply) -> Result<Vec<Taken>, String> {
     let created = reply.items().get(7).ok_or("a claim answered too few items")?.bytes();
@@ -38,8 +38,8 @@ pub(crate) fn taken(nonce: [u8; 8], reply: &Reply) -> Result<Vec<Taken>, String>
             .ok_or("a claim answered an unknown id")?;
         let due = job[3].number().ok_or("a claim answered no due time")?;
         let has_state = !job[1].bytes().is_empty();
-        let of_record = || State::of_record(job[2].bytes(), due);
-        let state = if has_state { State::decode(job[1].bytes()).ok() } else { None };
+        let of_record = || StateRecord::of_record(job[2].bytes(), due);
+        let state = if has_state { StateRecord::decode(job[1].bytes()).ok() } else { None };
         let state = state.or_else(of_record).ok_or("a claim answered no record")?;
         let set = set_of(job[2].bytes()).ok_or("a claim answered a record of nobody")?;
         list.push(Taken { lease, position, id: u8::from(id == 1), set, has_state, state, due });

@@ -1,9 +1,9 @@
-//! The content of a store, read once: the place of each id, and the claims. A store that breaks a
+//! The content of a store, read once: the location of each id, and the claims. A store that breaks a
 //! rule of structure cannot be read.
 
 use std::fmt;
 
-use dwell_store::store::record::{self, State};
+use dwell_store::store::record::{self, StateRecord};
 
 use crate::call::{IDS, Set, Sets, keys};
 use crate::redis::Store;
@@ -12,7 +12,7 @@ use crate::redis::Store;
 pub(crate) type ClaimName = ([u8; 8], [u8; 8]);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     Due(i64),
     Dead,
     Held(i64),
@@ -20,13 +20,13 @@ pub(crate) enum Place {
     Claim(ClaimName),
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for Location {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Due(at) => write!(out, "due at {at}"),
-            Place::Dead => out.write_str("dead"),
-            Place::Held(until) => write!(out, "held until {until}"),
-            Place::Claim((nonce, _)) => write!(out, "lease {}", nonce[7]),
+            Location::Due(at) => write!(out, "due at {at}"),
+            Location::Dead => out.write_str("dead"),
+            Location::Held(until) => write!(out, "held until {until}"),
+            Location::Claim((nonce, _)) => write!(out, "lease {}", nonce[7]),
         }
     }
 }
@@ -44,8 +44,8 @@ pub(crate) struct Claim {
 pub(crate) struct Live {
     /// The generation of the current schedule.
     pub(crate) generation: [u8; 8],
-    pub(crate) state: Option<State>,
-    pub(crate) place: Place,
+    pub(crate) state: Option<StateRecord>,
+    pub(crate) location: Location,
     pub(crate) set: Set,
 }
 
@@ -72,7 +72,7 @@ impl View {
                         .map(|score| score.0),
                 )
             };
-            let mut places = Vec::new();
+            let mut locations = Vec::new();
             // Held jobs and claims know no set.
             let mut sets = Vec::new();
             for set in Set::ALL {
@@ -81,32 +81,32 @@ impl View {
                 } else {
                     keys.dead(0).to_owned()
                 };
-                places.extend(score(&keys.due(0, set.name()))?.map(Place::Due));
-                places.extend(score(&dead)?.map(|_| Place::Dead));
-                sets.resize(places.len(), set);
+                locations.extend(score(&keys.due(0, set.name()))?.map(Location::Due));
+                locations.extend(score(&dead)?.map(|_| Location::Dead));
+                sets.resize(locations.len(), set);
             }
-            places.extend(score(keys.held(0))?.map(Place::Held));
+            locations.extend(score(keys.held(0))?.map(Location::Held));
             for lease in &leases {
                 let out = lease
                     .jobs
                     .iter()
                     .filter(|(job, has_left)| usize::from(*job) == index && !has_left);
-                places.extend(out.map(|_| Place::Claim(lease.name)));
+                locations.extend(out.map(|_| Location::Claim(lease.name)));
             }
             let state = state.and_then(|state| state.get(id.as_bytes()));
             let Some(record) = records.and_then(|records| records.get(id.as_bytes())) else {
-                if !places.is_empty() || state.is_some() {
+                if !locations.is_empty() || state.is_some() {
                     return Err(format!(
-                        "{id} has no record, and yet a state or a place: {places:?}"
+                        "{id} has no record, and yet a state or a location: {locations:?}"
                     ));
                 }
                 continue;
             };
-            let [place] = places[..] else {
-                return Err(format!("{id} is not in one place: {places:?}"));
+            let [location] = locations[..] else {
+                return Err(format!("{id} is not in one location: {locations:?}"));
             };
             let state = state
-                .map(|bytes| State::decode(bytes).map_err(|error| format!("{id}: {error}")))
+                .map(|bytes| StateRecord::decode(bytes).map_err(|error| format!("{id}: {error}")))
                 .transpose()?;
             let generation = record
                 .get(6..14)
@@ -119,12 +119,12 @@ impl View {
             }
             // There is no dead letter to publish first.
             if set.is_queue()
-                && matches!(place, Place::Due(_))
+                && matches!(location, Location::Due(_))
                 && state.as_ref().is_some_and(|state| state.reason.is_some())
             {
                 return Err(format!("{id} of a queue is dying, and waits"));
             }
-            jobs[index] = Some(Live { generation, state, place, set });
+            jobs[index] = Some(Live { generation, state, location, set });
         }
         let view = View { jobs, leases };
         view.counts_right(store)?;
@@ -140,11 +140,11 @@ impl View {
                 .and_then(|counts| counts.get(set.name().as_bytes()))
                 .map_or(&b"0"[..], Vec::as_slice);
             let is_held = |job: &&Live| {
-                set.is_queue() && job.set == set && matches!(job.place, Place::Held(_))
+                set.is_queue() && job.set == set && matches!(job.location, Location::Held(_))
             };
             let held = self.jobs.iter().flatten().filter(is_held).count();
             let is_in_set = |job: &Live| {
-                set.is_queue() && job.set == set && !matches!(job.place, Place::Claim(_))
+                set.is_queue() && job.set == set && !matches!(job.location, Location::Claim(_))
             };
             let has_field = counts.is_some_and(|counts| counts.contains_key(set.name().as_bytes()));
             if self.jobs.iter().flatten().any(is_in_set) && !has_field {
@@ -178,7 +178,7 @@ impl View {
             .jobs
             .iter()
             .flatten()
-            .any(|job| matches!(job.place, Place::Held(until) if until <= now_ms));
+            .any(|job| matches!(job.location, Location::Held(until) if until <= now_ms));
         held || self.leases.iter().any(|lease| lease.deadline <= now_ms)
     }
 }

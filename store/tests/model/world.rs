@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use dwell_store::store::record::State;
+use dwell_store::store::record::StateRecord;
 
 use crate::call::Set;
 use crate::hand::{Consumer, Hand, Out, Word};
@@ -85,8 +85,8 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    pub(crate) fn state(&self) -> State {
-        State::decode(&self.state).expect("encoded by the answer of a claim")
+    pub(crate) fn state(&self) -> StateRecord {
+        StateRecord::decode(&self.state).expect("encoded by the answer of a claim")
     }
 }
 

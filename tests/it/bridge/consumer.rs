@@ -1,7 +1,7 @@
 //! Consumer confirms: reserve, finish, fail and the time to run.
 
 use dwell::job::DeadReason;
-use dwell::store::reader::lookup::Place;
+use dwell::store::reader::lookup::JobState;
 use dwell_connectors::Message;
 use dwell_connectors::memory::Fault;
 
@@ -20,9 +20,9 @@ fn carrying(word: Message, from: &Message) -> Message {
 
 async fn until_held(env: &Environment, id: &str) {
     crate::support::wait_until("it is held", async || {
-        env.until_place(id, Place::Reserved)
+        env.until_state(id, JobState::Reserved)
             .await
-            .state
+            .state_record
             .is_some_and(|state| state.held)
             .then_some(())
     })
@@ -58,7 +58,7 @@ async fn fail_waits_the_next_step_and_dies_at_the_end_of_the_array() {
     assert_eq!(dead.headers.text("delayed-dead-reason"), Some("failed"));
     assert_eq!(attempts(&env.broker.published("orders.a")), [1, 2, 3]);
     assert_eq!(
-        env.until_place("x", Place::Dead).await.state.unwrap().reason,
+        env.until_state("x", JobState::Dead).await.state_record.unwrap().reason,
         Some(DeadReason::Failed)
     );
 }
@@ -94,8 +94,8 @@ async fn a_late_finish_ends_what_waits_for_its_next_attempt_and_what_is_dead() {
     env.send(job("waits", "50ms").with_header("delay-retry", "1h"));
     env.send(job("dies", "50ms").with_header("delay-retry", "none"));
     env.arrived("orders.a", 2).await;
-    env.until_place("waits", Place::Scheduled).await;
-    env.until_place("dies", Place::Dead).await;
+    env.until_state("waits", JobState::Scheduled).await;
+    env.until_state("dies", JobState::Dead).await;
     env.send(asking(action("finish", "waits")));
     env.send(asking(action("finish", "dies")));
     assert_eq!(verdicts(&env.arrived("replies", 2).await), ["finished", "finished"]);

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use dwell::dispatch::LEASE_MARGIN;
-use dwell::fleet::{Fleet, WakeUps};
+use dwell::fleet::Fleet;
 use dwell::job::{DeadReason, JobId};
 use dwell::maintenance::rescue_options;
 use dwell::runtime::Roles;
 use dwell::store::Store;
-use dwell::store::reader::lookup::Place;
+use dwell::store::reader::lookup::JobState;
 use dwell::telemetry::Events;
+use dwell::wake_ups::WakeUps;
 use dwell_connectors::memory::Fault;
 use dwell_store::maintenance::rescue::Rescue;
 use redis::AsyncCommands;
@@ -31,15 +32,12 @@ async fn crash_on(env: &Environment, id: &str, times: usize) {
     let id = JobId::new(id).unwrap();
     let bucket = store.keys().bucket_of(id.as_str());
     for _ in 0..times {
-        let claimed = store
-            .queue
-            .claim(bucket, "main", Duration::from_millis(20), 10, 1 << 20)
-            .await
-            .unwrap();
+        let claimed =
+            store.jobs.claim(bucket, "main", Duration::from_millis(20), 10, 1 << 20).await.unwrap();
         assert_eq!(claimed.jobs.len(), 1);
         wait_until("it is taken over", async || {
             rescue.run_once(bucket).await.unwrap();
-            store.reader.find(&id).await.unwrap().filter(|found| found.place == Place::Scheduled)
+            store.reader.find(&id).await.unwrap().filter(|found| found.state == JobState::Scheduled)
         })
         .await;
     }
@@ -63,7 +61,7 @@ async fn a_job_whose_owners_crash_five_times_in_a_row_is_dead() {
     let dead = env.arrived("delay.dead", 1).await.remove(0);
     assert_eq!((attempt(&dead), dead.headers.text("delayed-dead-reason")), (5, Some("crashed")));
     assert_eq!(
-        env.until_place("x", Place::Dead).await.state.unwrap().reason,
+        env.until_state("x", JobState::Dead).await.state_record.unwrap().reason,
         Some(DeadReason::Crashed)
     );
     env.until_metric(r#"dwell_dead_total{reason="crashed"}"#, 1.0).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dwell::job::DeadReason;
-use dwell::store::reader::lookup::Place;
+use dwell::store::reader::lookup::JobState;
 use dwell_connectors::memory::Fault;
 
 use super::environment::{Environment, attempt, attempts, late_ms, request, to};
@@ -71,7 +71,7 @@ async fn a_job_is_retried_by_its_array_and_then_dead_with_its_last_error() {
     assert_eq!(dead.headers.text("delayed-dead-reason"), Some("retries_exhausted"));
     assert_eq!(dead.headers.text("delayed-last-error"), Some("the answer was lost"));
     assert_eq!(dead.headers.text("delayed-due"), tries[0].headers.text("delayed-due"));
-    let kept = env.until_place("x", Place::Dead).await.state.unwrap();
+    let kept = env.until_state("x", JobState::Dead).await.state_record.unwrap();
     assert_eq!(
         (kept.attempt, kept.reason, kept.last_error.as_str()),
         (3, Some(DeadReason::RetriesExhausted), "the answer was lost")
@@ -114,7 +114,7 @@ async fn what_a_target_will_never_take_is_dead_at_once() {
     let dead = env.arrived("delay.dead", 1).await.remove(0);
     assert_eq!((attempt(&dead), dead.headers.text("delayed-dead-reason")), (1, Some("invalid")));
     assert_eq!(dead.headers.text("delayed-last-error"), Some("`orders.a` takes no such message"));
-    env.until_place("x", Place::Dead).await;
+    env.until_state("x", JobState::Dead).await;
 }
 
 #[tokio::test]

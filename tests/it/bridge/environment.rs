@@ -7,7 +7,7 @@ use dwell::job::JobId;
 use dwell::readiness::Readiness;
 use dwell::runtime::{Failure, Roles, Runtime, StartError};
 use dwell::store::Store;
-use dwell::store::reader::lookup::{Place, StoredJob};
+use dwell::store::reader::lookup::{JobState, StoredJob};
 use dwell::telemetry::Metrics;
 use dwell_connectors::memory::{self, Broker};
 use dwell_connectors::{BrokerConfig, Message};
@@ -124,12 +124,12 @@ impl Environment {
         Store::attach(&self.settings.redis).await.unwrap()
     }
 
-    /// Waits until this job is in this place.
-    pub(super) async fn until_place(&self, id: &str, place: Place) -> StoredJob {
+    /// Waits until this job has this state.
+    pub(super) async fn until_state(&self, id: &str, state: JobState) -> StoredJob {
         let store = self.store().await;
         let id = JobId::new(id).unwrap();
-        wait_until(&format!("`{id}` is {}", place.as_str()), async || {
-            store.reader.find(&id).await.unwrap().filter(|found| found.place == place)
+        wait_until(&format!("`{id}` is {}", state.as_str()), async || {
+            store.reader.find(&id).await.unwrap().filter(|found| found.state == state)
         })
         .await
     }

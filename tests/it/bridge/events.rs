@@ -6,7 +6,7 @@ use std::time::Duration;
 use dwell::config;
 use dwell::readiness::Waiting;
 use dwell::runtime::{Cause, Failure};
-use dwell::store::reader::lookup::Place;
+use dwell::store::reader::lookup::JobState;
 use dwell_connectors::memory::{self, Broker, Fault};
 use dwell_connectors::{BrokerConfig, ErrorKind, Message};
 use dwell_testkit::servers::RedisOptions;
@@ -58,7 +58,7 @@ async fn each_kind_is_told_once() {
     env.arrived("orders.b", 1).await;
     env.broker.fail("orders.b", Fault::Unroutable);
     env.send(to("orders.b", "dies", "0").with_header("delay-retry", "none"));
-    env.until_place("dies", Place::Dead).await;
+    env.until_state("dies", JobState::Dead).await;
     env.send(request("moved", "2h"));
     env.send(request("moved", "1h"));
     env.send(action("cancel", "moved"));
@@ -69,7 +69,7 @@ async fn each_kind_is_told_once() {
     env.send(overdue.with_header("delay-late", "drop").with_header("delay-max-late", "1s"));
     env.send(request("held", "0").with_header("delay-confirm", "consumer"));
     wait_until("it is held", async || {
-        let state = env.until_place("held", Place::Reserved).await.state;
+        let state = env.until_state("held", JobState::Reserved).await.state_record;
         state.is_some_and(|state| state.held).then_some(())
     })
     .await;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use dwell::store::reader::lookup::Place;
+use dwell::store::reader::lookup::JobState;
 use dwell_connectors::memory::Fault;
 use dwell_connectors::{ErrorKind, Message};
 
@@ -104,8 +104,8 @@ async fn while_the_broker_is_away_nothing_is_claimed_and_no_attempt_burned() {
         (counts.reserved.iter().sum::<u64>(), counts.scheduled.iter().sum::<u64>()),
         (0, 100)
     );
-    let one = env.until_place("job-0", Place::Scheduled).await;
-    assert_eq!(one.state, None, "it was never claimed");
+    let one = env.until_state("job-0", JobState::Scheduled).await;
+    assert_eq!(one.state_record, None, "it was never claimed");
     env.broker.heal();
     assert_eq!(attempts(&env.arrived("orders.a", 100).await), [1; 100]);
     assert_eq!(env.until_empty().await, 0);
@@ -121,7 +121,7 @@ async fn a_dead_letter_that_nobody_takes_is_kept_in_redis_all_the_same() {
         env.broker.fail("delay.dead", fault);
         env.broker.fail("orders.a", Fault::Invalid);
         env.send(request("x", "0"));
-        env.until_place("x", Place::Dead).await;
+        env.until_state("x", JobState::Dead).await;
         env.until_metric(r#"dwell_dead_total{reason="invalid"}"#, 1.0).await;
         assert!(env.broker.published("delay.dead").is_empty());
         assert_eq!(env.until_empty().await, 1);

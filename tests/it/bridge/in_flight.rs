@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use dwell::store::reader::lookup::Place;
+use dwell::store::reader::lookup::JobState;
 use dwell_connectors::Message;
 use dwell_connectors::memory::Fault;
 
@@ -148,7 +148,7 @@ async fn a_job_that_waits_for_its_place_is_cancelled_fired_and_expires_like_any_
     env.send(held("expired").with_header("delay-expire", "1s"));
     env.taken().await;
     until_limited(&env).await;
-    let waiting = env.until_place("waiting", Place::Scheduled).await;
+    let waiting = env.until_state("waiting", JobState::Scheduled).await;
     let late_ms = env.store().await.read_clock().await.unwrap() / 1000 - waiting.due_ms();
     assert!(late_ms >= 0, "it has its own due time, {late_ms} ms ago");
     env.send(action("cancel", "cancelled"));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dwell::runtime::Roles;
-use dwell::store::reader::lookup::Place;
+use dwell::store::reader::lookup::JobState;
 use dwell_connectors::Message;
 use dwell_connectors::memory::Fault;
 
@@ -48,7 +48,7 @@ async fn a_job_past_its_expiry_is_a_dead_letter_and_late_is_judged_first() {
         let letter = dead.iter().find(|letter| letter.body.as_ref() == id.as_bytes()).unwrap();
         assert_eq!(letter.headers.text("delayed-dead-reason"), Some(reason));
         assert_eq!(letter.headers.text("delayed-attempt"), Some("0"), "none was made");
-        env.until_place(id, Place::Dead).await;
+        env.until_state(id, JobState::Dead).await;
     }
     env.until_metric(r#"dwell_dead_total{reason="expired"}"#, 1.0).await;
     env.until_over("in time").await;
@@ -72,7 +72,7 @@ async fn each_policy_does_what_it_says() {
     );
     assert_eq!(dead.headers.text("delayed-attempt"), Some("0"), "none was made");
     assert!(dead.headers.text("delayed-last-error").unwrap().contains("max_late is 50 ms"));
-    env.until_place("dead", Place::Dead).await;
+    env.until_state("dead", JobState::Dead).await;
     env.until_over("drop").await;
     env.until_over("fire").await;
     assert_eq!(env.metric("dwell_late_dropped_total"), 1.0);

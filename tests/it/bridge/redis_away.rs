@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dwell::readiness::Waiting;
 use dwell::store::error::Class;
-use dwell::store::reader::lookup::Place;
+use dwell::store::reader::lookup::JobState;
 use dwell::store::wake_up::WakeUp;
 use dwell::store::{Store, Unobserved};
 use dwell_connectors::Message;
@@ -96,7 +96,7 @@ async fn a_right_that_is_missing_for_a_while_rejects_nothing_and_loses_nothing()
             env.until_metric(r#"dwell_ingest_paused{reason="redis"}"#, 1.0).await;
             env.redis.order(&["ACL", "SETUSER", "default", &format!("+{right}")]).await.unwrap();
             for n in 0..20 {
-                env.until_place(&format!("{right}-{n}"), Place::Scheduled).await;
+                env.until_state(&format!("{right}-{n}"), JobState::Scheduled).await;
             }
             env.until_metric(r#"dwell_ingest_paused{reason="redis"}"#, 0.0).await;
         }

@@ -5,18 +5,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dwell::apply::{Apply, CallBatcher};
-use dwell::fleet::{Fleet, WakeUps};
+use dwell::fleet::Fleet;
 use dwell::ingest::{Ingest, Parts};
 use dwell::job::{Action, Due, Job, JobId, Verdict};
 use dwell::publisher::Publisher;
 use dwell::readiness::Readiness;
 use dwell::request::{Act, NewJob, Request, RequestRules};
 use dwell::store::error::Class;
-use dwell::store::queue::pop::PopLimits;
-use dwell::store::reader::lookup::{Place, StoredJob};
+use dwell::store::jobs::pop::PopLimits;
+use dwell::store::reader::lookup::{JobState, StoredJob};
 use dwell::store::scripts::Name;
 use dwell::store::{CallObserver, Store};
 use dwell::telemetry::Events;
+use dwell::wake_ups::WakeUps;
 use dwell_connectors::memory::Fault;
 use dwell_connectors::{Destination, Message};
 use futures_util::FutureExt;
@@ -61,7 +62,7 @@ async fn what_declare_made_and_somebody_deleted_is_made_again() {
     .await;
     env.send(request("y", "1h"));
     env.taken().await;
-    env.until_place("y", Place::Scheduled).await;
+    env.until_state("y", JobState::Scheduled).await;
 }
 
 #[tokio::test]
@@ -288,7 +289,7 @@ async fn a_verdict_waits_for_the_link_that_it_is_published_on() {
     });
     let never = CancellationToken::new();
     let link = async {
-        env.until_place("x", Place::Scheduled).await;
+        env.until_state("x", JobState::Scheduled).await;
         publisher.run(None, &Readiness::new([]), never.clone()).await;
     };
     tokio::select! {
@@ -354,10 +355,10 @@ async fn a_finish_counts_once_whether_or_not_its_caller_went_away() {
 
 /// A job of the queue `q` that a consumer holds, as it is read then.
 async fn held(apply: &Apply, id: &str) -> StoredJob {
-    let Store { queue, reader, .. } = &*apply.store;
+    let Store { jobs, reader, .. } = &*apply.store;
     let id = JobId::new(id).unwrap();
     let new_job = NewJob::new(Job::for_queue("q", "x"), Due::In(0)).id(id.clone());
-    queue.schedule(&[new_job]).await.unwrap();
+    jobs.schedule(&[new_job]).await.unwrap();
     let limits = PopLimits {
         ttr_ms: Some(600_000),
         max_ttr_ms: 600_000,
@@ -366,7 +367,7 @@ async fn held(apply: &Apply, id: &str) -> StoredJob {
         room: None,
     };
     let bucket = apply.store.keys().bucket_of(id.as_str());
-    assert_eq!(queue.pop(rand::random(), bucket, "q", limits).await.unwrap().jobs.len(), 1);
+    assert_eq!(jobs.pop(rand::random(), bucket, "q", limits).await.unwrap().jobs.len(), 1);
     reader.find(&id).await.unwrap().unwrap()
 }
 

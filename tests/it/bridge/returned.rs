@@ -5,7 +5,7 @@ use std::time::Duration;
 use dwell::job::{Action, JobId};
 use dwell::request::act_on;
 use dwell::runtime::Roles;
-use dwell::store::reader::lookup::Place;
+use dwell::store::reader::lookup::JobState;
 use dwell_connectors::Message;
 use dwell_connectors::memory::Broker;
 
@@ -97,7 +97,7 @@ async fn put_back(env: &Environment) -> String {
     env.send(rejected);
     let letter = env.arrived("delay.dead", 1).await.remove(0);
     let id = letter.headers.text("delayed-id").unwrap().to_owned();
-    env.until_place(&id, Place::Dead).await;
+    env.until_state(&id, JobState::Dead).await;
     id
 }
 
@@ -126,7 +126,7 @@ async fn a_kept_request_that_is_requeued_is_published_to_rejected() {
     let id = put_back(&env).await;
     let requeue = act_on(Action::Requeue, JobId::new(id.as_str()).unwrap(), None);
     assert_eq!(
-        env.store().await.queue.act(&requeue, &[]).await.unwrap().verdict.as_str(),
+        env.store().await.jobs.act(&requeue, &[]).await.unwrap().verdict.as_str(),
         "requeued"
     );
     let requeued = env.arrived("delay.rejected", 2).await.remove(1);
@@ -137,7 +137,7 @@ async fn a_kept_request_that_is_requeued_is_published_to_rejected() {
     env.until_over(&id).await;
     // Something leads it back in.
     env.send(requeued);
-    env.until_place(&id, Place::Dead).await;
+    env.until_state(&id, JobState::Dead).await;
     assert_eq!(env.broker.published("delay.rejected").len(), 2);
 }
 
@@ -150,7 +150,7 @@ async fn a_request_whose_keeper_crashed_is_kept_all_the_same() {
     env.stop(Duration::from_secs(5)).await;
     // An instance that takes it and ends.
     let taken =
-        env.store().await.queue.claim(0, "main", Duration::from_millis(100), 1, 1).await.unwrap();
+        env.store().await.jobs.claim(0, "main", Duration::from_millis(100), 1, 1).await.unwrap();
     assert_eq!(taken.jobs.len(), 1);
     env.run(ALL).await;
     let letter = env.arrived("delay.dead", 1).await.remove(0);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dwell::job::JobId;
 use dwell::runtime::Roles;
-use dwell::store::reader::lookup::Place;
+use dwell::store::reader::lookup::JobState;
 use dwell_connectors::memory::Fault;
 
 use super::environment::{ALL, Environment, attempts, request, to};
@@ -100,7 +100,7 @@ async fn what_is_claimed_ahead_waits_and_no_more_is_published_than_may_be_in_fli
         let mut reserved = 0;
         for n in 0..40 {
             let found = store.reader.find(&JobId::new(format!("job-{n}")).unwrap()).await.unwrap();
-            reserved += usize::from(found.is_some_and(|job| job.place == Place::Reserved));
+            reserved += usize::from(found.is_some_and(|job| job.state == JobState::Reserved));
         }
         reserved
     };
@@ -160,7 +160,7 @@ async fn what_is_handed_over_as_the_link_dies_burns_no_attempt() {
     let env = Environment::start(&[]).await;
     env.broker.stall();
     env.send(request("single", "0").with_header("delay-retry", "none"));
-    env.until_place("single", Place::Reserved).await;
+    env.until_state("single", JobState::Reserved).await;
     wait_until("it is handed over", async || (env.broker.waited() > 0).then_some(())).await;
     env.broker.cut();
     env.broker.heal();

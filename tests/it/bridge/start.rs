@@ -6,7 +6,7 @@ use std::time::Duration;
 use dwell::config;
 use dwell::readiness::{Readiness, Waiting};
 use dwell::runtime::{Cause, Failure, StartError};
-use dwell::store::reader::lookup::Place;
+use dwell::store::reader::lookup::JobState;
 use dwell_connectors::memory::{self, Broker};
 use dwell_connectors::{BrokerConfig, ErrorKind};
 use dwell_testkit::servers::RedisOptions;
@@ -67,8 +67,8 @@ async fn a_broker_that_is_away_is_waited_for_while_the_other_works() {
     assert!(!readiness.is_ready());
     assert_eq!(env.metric(r#"dwell_broker_connected{broker="far"}"#), 0.0);
     assert_eq!(env.metric(r#"dwell_broker_connected{broker="main"}"#), 1.0);
-    let waiting = env.until_place("to-far", Place::Scheduled).await;
-    assert!(waiting.state.is_none_or(|state| state.attempt == 0), "no attempt is counted");
+    let waiting = env.until_state("to-far", JobState::Scheduled).await;
+    assert!(waiting.state_record.is_none_or(|state| state.attempt == 0), "no attempt is counted");
 
     far.publish("delay.in", request("from-far", "0"));
     far.heal();

@@ -2,8 +2,8 @@
 //! on. A death for an unknown reason is a death.
 
 use dwell::job::{DeadReason, JobId};
-use dwell::store::reader::lookup::Place;
-use dwell::store::record::State;
+use dwell::store::reader::lookup::JobState;
+use dwell::store::record::StateRecord;
 use dwell_connectors::Message;
 use dwell_testkit::servers::RedisOptions;
 
@@ -95,7 +95,7 @@ async fn requests_for_a_damaged_bucket_are_rejected_and_those_for_others_stored(
     let rejected = env.arrived("delay.rejected", 20).await;
     assert_eq!(codes(&rejected), ["unreadable_job"; 20]);
     for healthy in of_bucket(1).take(20) {
-        env.until_place(&healthy, Place::Scheduled).await;
+        env.until_state(&healthy, JobState::Scheduled).await;
     }
     assert_eq!(env.broker.published("delay.rejected").len(), 20);
 }
@@ -140,7 +140,7 @@ async fn a_job_that_dies_for_a_reason_of_a_later_version_reaches_no_target() {
     let mut link = crate::support::redis_link(env.redis.url()).await;
     let record: Vec<u8> =
         redis::cmd("HGET").arg(keys.jobs(bucket)).arg("x").query_async(&mut link).await.unwrap();
-    let state = State { attempt: 3, ..State::of_record(&record, 1000).unwrap() };
+    let state = StateRecord { attempt: 3, ..StateRecord::of_record(&record, 1000).unwrap() };
     let mut state = state.encode();
     // The code of the reason; the last error follows.
     *state.last_mut().unwrap() = 200;
@@ -151,7 +151,7 @@ async fn a_job_that_dies_for_a_reason_of_a_later_version_reaches_no_target() {
     assert_eq!((dead.body.as_ref(), attempt(&dead)), (&b"x"[..], 3));
     assert_eq!(dead.headers.text("delayed-dead-reason"), Some("unknown"));
     assert_eq!(dead.headers.text("delayed-last-error"), Some("no"));
-    let kept = env.until_place("x", Place::Dead).await.state.unwrap();
+    let kept = env.until_state("x", JobState::Dead).await.state_record.unwrap();
     assert_eq!((kept.attempt, kept.reason), (3, Some(DeadReason::Unknown)));
     env.until_metric(r#"dwell_dead_total{reason="unknown"}"#, 1.0).await;
     assert!(env.broker.published("orders.a").is_empty());

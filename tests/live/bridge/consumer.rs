@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dwell::store::reader::lookup::Place;
+use dwell::store::reader::lookup::JobState;
 use dwell_connectors::{Message, Outcome};
 use dwell_testkit::servers::RedisOptions;
 use futures_util::future::join_all;
@@ -121,28 +121,28 @@ async fn a_late_finish_ends_it_and_cancel_answers_with_what_it_found() {
     let _dwell = env.dwell().await;
     let (orders, replies) = tokio::join!(Mailbox::of(&env, TARGET), Mailbox::of(&env, "replies"));
     let (mut producer, store) = (env.producer(), env.store().await);
-    let place = async |id: &str, held: bool| {
+    let state = async |id: &str, held: bool| {
         let found = store.reader.find(&dwell::job::JobId::new(id).unwrap()).await.unwrap();
         found
-            .filter(|found| found.state.as_ref().is_none_or(|state| state.held) == held)
-            .map(|found| found.place)
+            .filter(|found| found.state_record.as_ref().is_none_or(|state| state.held) == held)
+            .map(|found| found.state)
     };
-    let until = async |id: &str, held: bool, wanted: Place| {
+    let until = async |id: &str, held: bool, wanted: JobState| {
         wait_until(&format!("{id} is {wanted:?}"), async || {
-            (place(id, held).await == Some(wanted)).then_some(())
+            (state(id, held).await == Some(wanted)).then_some(())
         })
         .await;
     };
     ask(&mut producer, job("late", "0", "200ms")).await;
     orders.until(1).await;
-    until("late", false, Place::Scheduled).await;
+    until("late", false, JobState::Scheduled).await;
     ask(&mut producer, word("finish", "late")).await;
     assert_eq!(replies.verdict(0).await, ("late".to_owned(), "finished".to_owned()));
 
     ask(&mut producer, job("waits", "1h", "1m")).await;
     ask(&mut producer, job("held", "0", "1h")).await;
     orders.until(2).await;
-    until("held", true, Place::Reserved).await;
+    until("held", true, JobState::Reserved).await;
     for id in ["waits", "held", "nobody", "late"] {
         ask(&mut producer, word("cancel", id)).await;
     }
@@ -195,7 +195,7 @@ async fn a_ttr_that_ends_after_its_instance_was_killed_is_noticed_as_soon() {
         let found = join_all(ids.map(async |id| store.reader.find(&id).await.unwrap())).await;
         found
             .into_iter()
-            .all(|found| found.and_then(|found| found.state).is_some_and(|state| state.held))
+            .all(|found| found.and_then(|found| found.state_record).is_some_and(|state| state.held))
             .then_some(())
     })
     .await;

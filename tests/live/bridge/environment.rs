@@ -9,7 +9,7 @@ use dwell::config::{self, Overrides, Settings};
 use dwell::store::Store;
 use dwell::store::reader::counts::Counts;
 use dwell::store::reader::list::Query;
-use dwell::store::reader::lookup::Place;
+use dwell::store::reader::lookup::JobState;
 use dwell_connectors::{Acks, BrokerConfig, Message, SourceOptions, Start};
 use dwell_testkit::servers::{DwellServer, NatsOptions, NatsServer, RedisOptions, RedisServer};
 use parking_lot::Mutex;
@@ -250,7 +250,7 @@ impl Claims {
     }
 
     pub(crate) async fn ids(&self) -> HashSet<String> {
-        let all = Query { limit: usize::MAX, ..Query::new(Place::Reserved) };
+        let all = Query { limit: usize::MAX, ..Query::new(JobState::Reserved) };
         self.store
             .reader
             .list(&all)

@@ -42,7 +42,7 @@ async fn crowd(env: &Environment, dwell: &DwellServer, entry: impl Fn(usize) -> 
 async fn untold(env: &Environment, id: &str) {
     let mut due = request(id, 1, PAST);
     due.job.target = Target::Broker { broker: MAIN.to_owned(), to: Destination::new(TARGET) };
-    open(&env.settings.redis, &[MAIN]).await.queue.schedule(&[due]).await.unwrap();
+    open(&env.settings.redis, &[MAIN]).await.jobs.schedule(&[due]).await.unwrap();
 }
 
 async fn arrives_soon(env: &Environment, id: &str) {

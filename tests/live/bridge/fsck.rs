@@ -73,7 +73,7 @@ async fn a_hundred_thousand_jobs_take_seconds_and_redis_answers_meanwhile() {
     for from in (0..JOBS).step_by(2000) {
         let requests: Vec<_> =
             (from..from + 2000).map(|n| request(&format!("job-{n}"), n, FAR)).collect();
-        fixture.store.queue.schedule(&requests).await.unwrap();
+        fixture.store.jobs.schedule(&requests).await.unwrap();
     }
     let rules = FsckRules {
         lease_ms: 20_000,

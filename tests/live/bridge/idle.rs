@@ -10,7 +10,7 @@ use crate::support::wait_within;
 
 /// The work of a Redis between two looks.
 #[derive(Debug)]
-struct Asked {
+struct RedisLoad {
     /// Calls of clients a second: scripts, and commands outside of them.
     calls: f64,
     /// Part of a core.
@@ -56,7 +56,7 @@ async fn look(link: &mut MultiplexedConnection) -> (f64, f64) {
 
 /// Starts this many instances with nothing to do. Returns their load on Redis over this time, and
 /// their memory, KiB each.
-async fn idle(instances: usize, span: Duration) -> (Asked, u64) {
+async fn idle(instances: usize, span: Duration) -> (RedisLoad, u64) {
     let env = Environment::new("idle", RedisOptions::default(), "").await;
     let mut fleet: Vec<DwellServer> = Vec::new();
     for _ in 0..instances {
@@ -76,7 +76,7 @@ async fn idle(instances: usize, span: Duration) -> (Asked, u64) {
     let (after, took) = (look(&mut link).await, began.elapsed().as_secs_f64());
     let memory =
         fleet.iter().map(|dwell| resident(dwell.pid().unwrap())).sum::<u64>() / instances as u64;
-    (Asked { calls: (after.0 - before.0) / took, core: (after.1 - before.1) / took }, memory)
+    (RedisLoad { calls: (after.0 - before.0) / took, core: (after.1 - before.1) / took }, memory)
 }
 
 /// KiB in memory.

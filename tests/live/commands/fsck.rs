@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dwell::job::{Action, DeadReason, Due};
 use dwell::store::admin::fsck::Problem;
-use dwell::store::queue::claim::ClaimedJob;
-use dwell::store::queue::settle::{Bury, Completion, SettleResult};
+use dwell::store::jobs::claim::ClaimedJob;
+use dwell::store::jobs::settle::{Bury, Completion, SettleResult};
 use redis::ToRedisArgs;
 use serde_json::Value;
 
@@ -82,7 +82,7 @@ impl Damaged {
             self.listed
                 .fixture
                 .store
-                .queue
+                .jobs
                 .claim(self.bucket(id), MAIN, LEASE, 1, 1 << 20)
                 .await
                 .unwrap(),
@@ -94,7 +94,7 @@ impl Damaged {
         let lease = self.claimed(id).await;
         let store = &self.listed.fixture.store;
         assert_eq!(
-            store.queue.hold(self.bucket(id), &[(held(&lease), 1_000_000)]).await.unwrap(),
+            store.jobs.hold(self.bucket(id), &[(held(&lease), 1_000_000)]).await.unwrap(),
             [SettleResult::Settled]
         );
     }
@@ -106,7 +106,7 @@ impl Damaged {
             self.listed
                 .fixture
                 .store
-                .queue
+                .jobs
                 .retry(self.bucket(id), MAIN, &[retry(&lease, 1_000_000)])
                 .await
                 .unwrap(),
@@ -119,7 +119,7 @@ impl Damaged {
         let bury =
             Bury { job: held(&lease), reason: DeadReason::Late, error: "too late".to_owned() };
         assert_eq!(
-            self.listed.fixture.store.queue.bury(self.bucket(id), &[bury]).await.unwrap(),
+            self.listed.fixture.store.jobs.bury(self.bucket(id), &[bury]).await.unwrap(),
             [SettleResult::Settled]
         );
     }
@@ -128,11 +128,7 @@ impl Damaged {
         let lease = self.claimed(id).await;
         let store = &self.listed.fixture.store;
         assert_eq!(
-            store
-                .queue
-                .complete(self.bucket(id), &[held(&lease)], Completion::Fired)
-                .await
-                .unwrap(),
+            store.jobs.complete(self.bucket(id), &[held(&lease)], Completion::Fired).await.unwrap(),
             [SettleResult::Settled]
         );
     }

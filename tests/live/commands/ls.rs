@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use dwell::job::{Action, DeadReason, Target};
-use dwell::store::queue::settle::{Bury, SettleResult};
+use dwell::store::jobs::settle::{Bury, SettleResult};
 use dwell_connectors::Destination;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -122,7 +122,7 @@ async fn a_job_has_the_shape_of_the_contract_in_each_state() {
         let taken = listed
             .fixture
             .store
-            .queue
+            .jobs
             .claim(bucket, "main", crate::store::fixture::LEASE, 1, 1 << 20)
             .await
             .unwrap();
@@ -130,7 +130,7 @@ async fn a_job_has_the_shape_of_the_contract_in_each_state() {
     };
     let (bucket, lease) = claim("r").await;
     assert_eq!(
-        listed.fixture.store.queue.hold(bucket, &[(held(&lease), 1_000_000)]).await.unwrap(),
+        listed.fixture.store.jobs.hold(bucket, &[(held(&lease), 1_000_000)]).await.unwrap(),
         [SettleResult::Settled]
     );
     let reserved = listed.run(&["ls", "--state", "reserved", "-o", "json"]).object();
@@ -149,7 +149,7 @@ async fn a_job_has_the_shape_of_the_contract_in_each_state() {
     let bury =
         Bury { job: held(&lease), reason: DeadReason::Invalid, error: "too large".to_owned() };
     assert_eq!(
-        listed.fixture.store.queue.bury(bucket, &[bury]).await.unwrap(),
+        listed.fixture.store.jobs.bury(bucket, &[bury]).await.unwrap(),
         [SettleResult::Settled]
     );
     let dead = listed.run(&["ls", "--state", "dead", "-o", "json"]).object();

@@ -34,7 +34,7 @@ impl Queues {
     async fn add(&self, id: &str, queue: &str, body: &'static [u8], due: Due) {
         let mut job = Job { retry: Some(vec![60_000]), ..Job::for_queue(queue, body) };
         job.headers.push("tag", HeaderValue::from("t"));
-        self.store.queue.schedule(&[NewJob::new(job, due).id(id.parse().unwrap())]).await.unwrap();
+        self.store.jobs.schedule(&[NewJob::new(job, due).id(id.parse().unwrap())]).await.unwrap();
     }
 
     fn run(&self, arguments: &[&str]) -> Said {

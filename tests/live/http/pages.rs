@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dwell::job::{Action, DeadReason, Due};
 use dwell::store::Store;
-use dwell::store::queue::settle::{Bury, SettleResult};
+use dwell::store::jobs::settle::{Bury, SettleResult};
 use serde_json::Value;
 
 use super::sidecar::Sidecar;
@@ -32,7 +32,7 @@ async fn put(store: &Store, count: usize, due: impl Fn(usize) -> i64) {
             .iter()
             .map(|n| request(&format!("stands-{n:06}"), *n as u64, Due::At(due(*n))))
             .collect();
-        store.queue.schedule(&requests).await.unwrap();
+        store.jobs.schedule(&requests).await.unwrap();
     }
 }
 
@@ -56,9 +56,9 @@ async fn come_and_go(
         };
         let requests: Vec<_> =
             ids.iter().map(|n| request(&name(n), 1 << 40 | n, Due::At(due(*n)))).collect();
-        store.queue.schedule(&requests).await.unwrap();
+        store.jobs.schedule(&requests).await.unwrap();
         for n in &ids {
-            store.queue.act(&action(Action::Cancel, &name(n), 1 << 41 | n), &[]).await.unwrap();
+            store.jobs.act(&action(Action::Cancel, &name(n), 1 << 41 | n), &[]).await.unwrap();
         }
         done.fetch_add(per_tick, Ordering::Relaxed);
     }
@@ -145,13 +145,13 @@ async fn a_dead_job_that_cannot_be_read_does_not_end_the_list_before_the_others(
     let store = open(&settings(&fixture.redis.url(), "dwell", 16), &[MAIN]).await;
     for number in 0..9 {
         let id = format!("dead-{number}");
-        store.queue.schedule(&[request(&id, number, PAST)]).await.unwrap();
+        store.jobs.schedule(&[request(&id, number, PAST)]).await.unwrap();
         let bucket = store.keys().bucket_of(&id);
         let lease = crate::store::fixture::one_of(
-            store.queue.claim(bucket, MAIN, LEASE, 1, 1 << 20).await.unwrap(),
+            store.jobs.claim(bucket, MAIN, LEASE, 1, 1 << 20).await.unwrap(),
         );
         let bury = Bury { job: held(&lease), reason: DeadReason::Invalid, error: String::new() };
-        assert_eq!(store.queue.bury(bucket, &[bury]).await.unwrap(), [SettleResult::Settled]);
+        assert_eq!(store.jobs.bury(bucket, &[bury]).await.unwrap(), [SettleResult::Settled]);
     }
     let mut raw = crate::support::redis_link(&fixture.redis.url()).await;
     let jobs = store.keys().jobs(store.keys().bucket_of("dead-1")).to_owned();

@@ -7,7 +7,7 @@ use dwell::job::{Conflict, Job, JobId, Verdict};
 use dwell::request::{KeptParts, NewSchedule, Origin};
 use dwell::schedule::StoredSchedule;
 use dwell::store::Store;
-use dwell::store::queue::batch::RequestRef;
+use dwell::store::jobs::batch::RequestRef;
 use dwell_connectors::{Headers, Properties};
 use serde_json::{Value, json};
 
@@ -215,7 +215,7 @@ async fn a_kept_part_has_what_json_cannot_say() {
         origin: Origin::of_call(),
         reply_to: None,
     };
-    let applied = store.queue.apply(&[RequestRef::NewSchedule(&brought)], &[]).await;
+    let applied = store.jobs.apply(&[RequestRef::NewSchedule(&brought)], &[]).await;
     assert_eq!(applied.answers[0].as_ref().unwrap().verdict, Verdict::Replaced);
 
     let kept =

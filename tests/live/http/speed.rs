@@ -25,7 +25,7 @@ async fn of_the_list() {
                 request(&format!("order-{n:06}"), *n, Due::At(FAR + i64::try_from(*n).unwrap()))
             })
             .collect();
-        store.queue.schedule(&requests).await.unwrap();
+        store.jobs.schedule(&requests).await.unwrap();
     }
     story(&sidecar, "pace", &[], async |figures: &str| println!("{figures}")).await;
 }

@@ -14,9 +14,9 @@ async fn queues_that_could_not_be_listed_at_the_start_are_maintained() {
     let servers = Servers::new().await;
     let fixture = Fixture::on(&servers.redis.url(), 1, &[MAIN]).await;
     // Its end has come, and only the maintenance of queues ends it.
-    let ends_ms = fixture.store.read_clock().await.unwrap() / 1000;
-    fixture.store.queue.note_end(&id("a"), ends_ms).await.unwrap();
-    let job = Job { ends_ms: Some(ends_ms), ..Job::for_queue("q", "body") };
+    let remove_at_ms = fixture.store.read_clock().await.unwrap() / 1000;
+    fixture.store.jobs.note_end(&id("a"), remove_at_ms).await.unwrap();
+    let job = Job { remove_at_ms: Some(remove_at_ms), ..Job::for_queue("q", "body") };
     fixture.put(NewJob::new(job, FAR).id(id("a"))).await;
     let (queues, aside) = (fixture.key("queues"), fixture.key("aside"));
     fixture.redis(&["RENAME", &queues, &aside]).await;

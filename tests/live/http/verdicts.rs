@@ -44,7 +44,7 @@ fn status(verdict: &str, action: Action) -> u16 {
         | "cancelled_after_attempt" => 200,
         "duplicate" | "kept" => 200,
         "conflict" | "fired" | "dead" | "waiting" | "stale" => 409,
-        "in_flight" if action != Action::Schedule => 409,
+        "in_flight" if action != Action::Add => 409,
         other => panic!("{other}"),
     }
 }

@@ -13,14 +13,14 @@ use crate::support::wait_until;
 const FILE: &str = "http";
 
 /// The servers with which the pages are followed.
-struct Place {
+struct GuideServers {
     redis: RedisServer,
     api: Port,
 }
 
-impl Place {
-    async fn new() -> Place {
-        Place {
+impl GuideServers {
+    async fn new() -> GuideServers {
+        GuideServers {
             redis: RedisServer::start(RedisOptions::default()).await.unwrap(),
             api: Port::reserve().unwrap(),
         }
@@ -68,10 +68,10 @@ async fn the_page_on_targets_leads_to_a_verified_delivery() {
         ("python", "receiver.py", "python3 receiver.py"),
         ("js", "receiver.mjs", "node receiver.mjs"),
     ] {
-        let (place, port) = (Place::new().await, Port::reserve().unwrap());
+        let (servers, port) = (GuideServers::new().await, Port::reserve().unwrap());
         let receiver = format!("127.0.0.1:{}", port.number());
         let start = ("python3 receiver.py 8080", format!("{program} {}", port.number()));
-        let mut guide = place.open("http-targets", &receiver, &[start]);
+        let mut guide = servers.open("http-targets", &receiver, &[start]);
         guide.save("http-targets", language, file);
         guide.follow("install -m 600").await;
         let _receiver = guide.start("python3 receiver.py");
@@ -81,10 +81,10 @@ async fn the_page_on_targets_leads_to_a_verified_delivery() {
         .await;
         assert!(guide.follow("dwell check").await.contains("takes connections"));
         let dwell = guide.start("dwell run");
-        place.until_started().await;
+        servers.until_started().await;
         assert_eq!(said(&guide.follow("curl -s").await)["id"], "order-17");
         let (status, job) = wait_until(&format!("{file} has answered"), async || {
-            let (status, job) = place.get("/v1/jobs/order-17").await;
+            let (status, job) = servers.get("/v1/jobs/order-17").await;
             (status == 404 || job["last_error"].is_string()).then_some((status, job))
         })
         .await;
@@ -98,11 +98,11 @@ async fn the_page_on_targets_leads_to_a_verified_delivery() {
 async fn the_pages_from_hosted_services_lead_to_dwell() {
     let receiver = Receiver::always(200).await;
     for (number, page) in (1..).zip(["migrate-from-qstash", "migrate-from-cloud-tasks"]) {
-        let place = Place::new().await;
-        let mut guide = place.open(page, receiver.url("").trim_start_matches("http://"), &[]);
+        let servers = GuideServers::new().await;
+        let mut guide = servers.open(page, receiver.url("").trim_start_matches("http://"), &[]);
         guide.follow("dwell check").await;
         let dwell = guide.start("dwell run");
-        place.until_started().await;
+        servers.until_started().await;
         let job = said(&guide.follow("curl -s").await);
         assert!(job["id"].is_string(), "{page}: {job}");
         let seen = receiver.until(number).await.remove(number - 1);
@@ -119,12 +119,12 @@ async fn the_pages_from_hosted_services_lead_to_dwell() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_page_on_cron_leads_to_dwell() {
-    let (receiver, place) = (Receiver::always(200).await, Place::new().await);
+    let (receiver, servers) = (Receiver::always(200).await, GuideServers::new().await);
     let mut guide =
-        place.open("cron-calling-urls", receiver.url("").trim_start_matches("http://"), &[]);
+        servers.open("cron-calling-urls", receiver.url("").trim_start_matches("http://"), &[]);
     guide.follow("dwell check").await;
     let dwell = guide.start("dwell run");
-    place.until_started().await;
+    servers.until_started().await;
     assert_eq!(said(&guide.follow("curl -s").await)["id"], "close-order-17");
     assert_eq!(said(&guide.follow("curl -s -X DELETE").await)["verdict"], "cancelled");
     let schedule = said(&guide.follow("curl -s -X PUT").await);

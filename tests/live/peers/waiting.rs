@@ -3,8 +3,8 @@
 use dwell::config::Redis;
 use dwell::job::{Due, Job};
 use dwell::request::NewJob;
-use dwell::store::queue::claim::MAX_CLAIM_AHEAD;
-use dwell::store::queue::pop::PopLimits;
+use dwell::store::jobs::claim::MAX_CLAIM_AHEAD;
+use dwell::store::jobs::pop::PopLimits;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -175,10 +175,10 @@ async fn a_delete_is_answered_once_its_job_was_handed_out() {
         ("lmstfy", &dwell.lmstfy, "DELETE /api/client-ns/waits/job/lmstfy", String::new()),
     ] {
         let job = NewJob::new(Job::for_queue(QUEUE, "x"), Due::In(50)).id(fixture::id(id));
-        other.queue.schedule(&[job]).await.unwrap();
+        other.jobs.schedule(&[job]).await.unwrap();
         let bucket = other.keys().bucket_of(id);
         let job = loop {
-            let (queue, nonce) = (&other.queue, rand::random());
+            let (queue, nonce) = (&other.jobs, rand::random());
             let answer = queue.pop_for(nonce, bucket, QUEUE, &limits, MAX_CLAIM_AHEAD).await;
             if let Some(job) = answer.unwrap().jobs.pop() {
                 break job;

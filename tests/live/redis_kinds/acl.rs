@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dwell::config::Redis;
 use dwell::store::admin::fsck::{self, FsckRules};
 use dwell::store::error::StoreError;
-use dwell::store::{Store, Unobserved, fleet};
+use dwell::store::{Store, Unobserved, instances};
 use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer, find};
 
 use super::kind::{all_commands, env, lines};
@@ -92,12 +92,12 @@ async fn the_user_of_the_docs_can_do_all_that_dwell_does() {
 /// Starts, stores, wakes, listens, looks for damage: the first of it that is refused.
 async fn everything(redis: &Redis) -> Result<(), StoreError> {
     let store = Store::open(redis, &[MAIN.to_owned()], Arc::new(Unobserved)).await?;
-    let wake_ups = store.queue.schedule(&[request("a", rand::random(), FAR)]).await?.wake_ups;
+    let wake_ups = store.jobs.schedule(&[request("a", rand::random(), FAR)]).await?.wake_ups;
     store.read_clock().await?;
     store.wake_others(&wake_ups).await?;
     let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let channel = store.keys().wake();
-    let listening = fleet::listen(redis, &channel, || {}, move |head| drop(sender.send(head)));
+    let listening = instances::listen(redis, &channel, || {}, move |head| drop(sender.send(head)));
     let hears = wait_until("a wake-up", async || {
         store
             .wake_others(&[dwell::store::wake_up::WakeUp {

@@ -101,7 +101,7 @@ async fn a_wake_up_reaches_who_listens_at_another_node() {
     };
     let store = crate::store::fixture::open(&settings, &["main"]).await;
     let wake_ups = store
-        .queue
+        .jobs
         .schedule(&[crate::store::fixture::request("a", 1, crate::store::fixture::FAR)])
         .await
         .unwrap()
@@ -111,7 +111,7 @@ async fn a_wake_up_reaches_who_listens_at_another_node() {
         let at_one = dwell::config::Redis { urls: vec![node.url()], ..settings.clone() };
         let channel = store.keys().wake();
         let listening = tokio::spawn(async move {
-            let _ = dwell::store::fleet::listen(
+            let _ = dwell::store::instances::listen(
                 &at_one,
                 &channel,
                 || {},

@@ -7,7 +7,7 @@ use dwell::config::{Durability, Redis, RedisMode};
 use dwell::job::{Action, DeadReason, Due, Verdict};
 use dwell::store::Store;
 use dwell::store::error::Class;
-use dwell::store::queue::settle::{Bury, SettleResult};
+use dwell::store::jobs::settle::{Bury, SettleResult};
 use dwell_testkit::servers::{RedisCluster, RedisOptions, RedisServer, find};
 
 use super::kind::tag;
@@ -54,7 +54,7 @@ async fn a_replica_that_hangs_holds_back_what_its_own_master_was_given() {
             .collect();
         assert!(
             store
-                .queue
+                .jobs
                 .schedule(&all)
                 .await
                 .unwrap()
@@ -88,7 +88,7 @@ async fn a_replica_that_hangs_holds_back_what_its_own_master_was_given() {
         .unwrap();
     replica.freeze().unwrap();
     let batch = [request(of_master[&held][0], 1000, FAR), request(of_master[&free][0], 1001, FAR)];
-    let error = store.queue.schedule(&batch).await.unwrap_err();
+    let error = store.jobs.schedule(&batch).await.unwrap_err();
     let place = format!("127.0.0.1:{} within", cluster.nodes[held].port());
     assert!(
         error.class == Class::Timeout
@@ -96,20 +96,20 @@ async fn a_replica_that_hangs_holds_back_what_its_own_master_was_given() {
             && error.message.contains("replicas 0 of 1"),
         "{error}"
     );
-    store.queue.schedule(&[request(of_master[&free][1], 1002, FAR)]).await.unwrap();
+    store.jobs.schedule(&[request(of_master[&free][1], 1002, FAR)]).await.unwrap();
     // A repeated answer is as durable as a new one, whichever connection it comes over.
     let again =
-        futures_util::future::join_all((0..4).map(|_| store.queue.schedule(&batch[..1]))).await;
+        futures_util::future::join_all((0..4).map(|_| store.jobs.schedule(&batch[..1]))).await;
     assert!(again.iter().all(Result::is_err), "{again:?}");
     let cancel = action(Action::Cancel, of_master[&held][0], 1003);
-    assert_eq!(store.queue.act(&cancel, RETRY).await.unwrap_err().class, Class::Timeout);
+    assert_eq!(store.jobs.act(&cancel, RETRY).await.unwrap_err().class, Class::Timeout);
     replica.thaw().unwrap();
     let cancelled = wait_until("the replica acknowledges again", async || {
-        store.queue.act(&cancel, RETRY).await.ok()
+        store.jobs.act(&cancel, RETRY).await.ok()
     })
     .await;
     assert_eq!(cancelled.verdict, Verdict::Cancelled);
-    let answers = wait_until("both are stored", async || store.queue.schedule(&batch).await.ok())
+    let answers = wait_until("both are stored", async || store.jobs.schedule(&batch).await.ok())
         .await
         .answers;
     assert!(
@@ -131,7 +131,7 @@ async fn a_batch_follows_slots_that_moved_and_scripts_that_were_forgotten() {
     };
     // Every connection of the gate has its map.
     for round in 0..4 {
-        store.queue.schedule(&batch(round)).await.unwrap();
+        store.jobs.schedule(&batch(round)).await.unwrap();
     }
     let moved = [0, 5, 10];
     for bucket in moved {
@@ -143,7 +143,7 @@ async fn a_batch_follows_slots_that_moved_and_scripts_that_were_forgotten() {
         for node in &cluster.nodes[..3] {
             node.order(&["SCRIPT", "FLUSH"]).await.unwrap();
         }
-        let answers = store.queue.schedule(&batch(round)).await.unwrap().answers;
+        let answers = store.jobs.schedule(&batch(round)).await.unwrap().answers;
         assert!(answers.iter().all(|answer| answer.verdict == Verdict::Added), "{answers:?}");
     }
     let counts = store.reader.counts(&[]).await.unwrap();
@@ -157,7 +157,7 @@ async fn a_batch_follows_slots_that_moved_and_scripts_that_were_forgotten() {
     for (message, id) in (5000..).zip(&first) {
         let cancel = action(Action::Cancel, id, message);
         assert_eq!(
-            store.queue.act(&cancel, RETRY).await.unwrap().verdict,
+            store.jobs.act(&cancel, RETRY).await.unwrap().verdict,
             Verdict::Cancelled,
             "{id}"
         );
@@ -177,7 +177,7 @@ async fn a_batch_follows_a_failover_after_which_the_old_master_lives_on_as_a_rep
     };
     // Every connection of the gate is open, and none is lost.
     for round in 0..4 {
-        store.queue.schedule(&batch(round)).await.unwrap();
+        store.jobs.schedule(&batch(round)).await.unwrap();
     }
     let master =
         cluster.master_of(cluster.slot_of(&tag(&settings, 0)).await.unwrap()).await.unwrap();
@@ -185,7 +185,7 @@ async fn a_batch_follows_a_failover_after_which_the_old_master_lives_on_as_a_rep
     cluster.whole().await.unwrap();
     for round in 4..8 {
         let stored = wait_until("the new master is found", async || {
-            store.queue.schedule(&batch(round)).await.ok()
+            store.jobs.schedule(&batch(round)).await.ok()
         })
         .await;
         assert!(
@@ -201,14 +201,14 @@ async fn a_slot_on_its_way_holds_its_own_bucket_back_and_no_other() {
     let cluster = RedisCluster::start(RedisOptions::default()).await.unwrap();
     let (settings, store) = gated(&cluster).await;
     let ids = ids(&store);
-    store.queue.schedule(&[request(&ids[&3], 1, FAR)]).await.unwrap();
+    store.jobs.schedule(&[request(&ids[&3], 1, FAR)]).await.unwrap();
     let (slot, from) = begin_to_leave(&cluster, &settings, 3).await;
-    let error = store.queue.schedule(&[request(&ids[&3], 2, FAR)]).await.unwrap_err();
+    let error = store.jobs.schedule(&[request(&ids[&3], 2, FAR)]).await.unwrap_err();
     assert_eq!(error.class, Class::Unserved, "{error}");
-    store.queue.schedule(&[request(&ids[&4], 3, FAR)]).await.unwrap();
+    store.jobs.schedule(&[request(&ids[&4], 3, FAR)]).await.unwrap();
     cluster.migrate(slot, (from + 1) % 3).await.unwrap();
     let answer = wait_until("it has arrived", async || {
-        store.queue.schedule(&[request(&ids[&3], 2, FAR)]).await.ok()
+        store.jobs.schedule(&[request(&ids[&3], 2, FAR)]).await.ok()
     })
     .await
     .answers[0];
@@ -221,12 +221,12 @@ async fn a_job_alone_in_its_bucket_is_not_lost_under_a_slot_that_leaves() {
     let (settings, store) = gated(&cluster).await;
     let ids = ids(&store);
     let id = &ids[&3];
-    store.queue.schedule(&[request(id, 1, FAR)]).await.unwrap();
+    store.jobs.schedule(&[request(id, 1, FAR)]).await.unwrap();
     let source = every_key_is_there(&cluster, &settings, 3).await;
     begin_to_leave(&cluster, &settings, 3).await;
     // Redis would refuse a key that the script has emptied.
     assert_eq!(
-        store.queue.act(&action(Action::Fire, id, 2), RETRY).await.unwrap().verdict,
+        store.jobs.act(&action(Action::Fire, id, 2), RETRY).await.unwrap().verdict,
         Verdict::Firing
     );
     let due = source.order(&["ZCARD", &format!("{}:due:main", tag(&settings, 3))]).await.unwrap();
@@ -243,32 +243,28 @@ async fn memories_that_are_full_turn_over_only_once_a_slot_that_leaves_has_arriv
         let (settings, store) = gated(&cluster).await;
         let (buckets, ids) = (store.keys(), (0..).map(|number| format!("job-{number}")));
         let ids: Vec<String> = ids.filter(|id| buckets.bucket_of(id) == 3).take(4).collect();
-        store.queue.schedule(&[request(&ids[3], 1, PAST)]).await.unwrap();
-        let lease = store.queue.claim(3, MAIN, LEASE, 1, 1 << 20).await.unwrap().jobs.remove(0);
+        store.jobs.schedule(&[request(&ids[3], 1, PAST)]).await.unwrap();
+        let lease = store.jobs.claim(3, MAIN, LEASE, 1, 1 << 20).await.unwrap().jobs.remove(0);
         let bury = Bury { job: held(&lease), reason: DeadReason::Invalid, error: String::new() };
-        assert_eq!(store.queue.bury(3, &[bury]).await.unwrap(), [SettleResult::Settled]);
+        assert_eq!(store.jobs.bury(3, &[bury]).await.unwrap(), [SettleResult::Settled]);
         for (message, id) in (2..).zip(&ids[..3]) {
-            store
-                .queue
-                .schedule(&[request(id, message, Due::At(3_900_000_000_000))])
-                .await
-                .unwrap();
+            store.jobs.schedule(&[request(id, message, Due::At(3_900_000_000_000))]).await.unwrap();
         }
         let source = every_key_is_there(&cluster, &settings, 3).await;
         let key = |name: &str| format!("{}:{name}", tag(&settings, 3));
         source.order(&["EVAL", FILL, "1", &key("applied")]).await.unwrap();
         let (slot, from) = begin_to_leave(&cluster, &settings, 3).await;
 
-        let replaced = store.queue.schedule(&[request(&ids[0], 10, FAR)]).await.unwrap().answers[0];
+        let replaced = store.jobs.schedule(&[request(&ids[0], 10, FAR)]).await.unwrap().answers[0];
         assert_eq!(replaced.verdict, Verdict::Replaced);
         assert_eq!(
-            store.queue.act(&action(Action::Reschedule, &ids[1], 11), RETRY).await.unwrap().verdict,
+            store.jobs.act(&action(Action::Reschedule, &ids[1], 11), RETRY).await.unwrap().verdict,
             Verdict::Rescheduled
         );
-        let fired = store.queue.act(&action(Action::Fire, &ids[2], 12), RETRY).await.unwrap();
+        let fired = store.jobs.act(&action(Action::Fire, &ids[2], 12), RETRY).await.unwrap();
         assert_eq!(fired.verdict, Verdict::Firing);
         assert_eq!(
-            store.queue.act(&action(Action::Requeue, &ids[3], 13), RETRY).await.unwrap().verdict,
+            store.jobs.act(&action(Action::Requeue, &ids[3], 13), RETRY).await.unwrap().verdict,
             Verdict::Requeued
         );
         for (id, due_ms) in [
@@ -292,7 +288,7 @@ async fn memories_that_are_full_turn_over_only_once_a_slot_that_leaves_has_arriv
         cluster.migrate(slot, target).await.unwrap();
         let cancel = action(Action::Cancel, &ids[0], 14);
         let cancelled =
-            wait_until("it has arrived", async || store.queue.act(&cancel, RETRY).await.ok()).await;
+            wait_until("it has arrived", async || store.jobs.act(&cancel, RETRY).await.ok()).await;
         assert_eq!(cancelled.verdict, Verdict::Cancelled);
         let older = cluster.nodes[target].order(&["HLEN", &key("applied_old")]).await.unwrap()[0]
             .parse::<u64>()

@@ -152,7 +152,7 @@ impl Bystanders {
             batch.extend([request(due, message, PAST), request(ahead, message + 1, FAR)]);
         }
         batch.iter_mut().for_each(|request| request.job.target = target_on(IDLE));
-        store.queue.schedule(&batch).await.unwrap();
+        store.jobs.schedule(&batch).await.unwrap();
         Bystanders { store, ids }
     }
 
@@ -166,7 +166,7 @@ impl Bystanders {
         for (message, (bucket, (due, ahead))) in (100_000_u64..).step_by(2).zip(&self.ids) {
             let cancel = async |id: &str, message| {
                 let act = action(Action::Cancel, id, message);
-                wait_until("an answer", async || self.store.queue.act(&act, RETRY).await.ok())
+                wait_until("an answer", async || self.store.jobs.act(&act, RETRY).await.ok())
                     .await
                     .verdict
             };

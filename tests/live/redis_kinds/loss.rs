@@ -40,7 +40,7 @@ impl Callers {
                     let batch: Vec<_> = (first..first + BATCH)
                         .map(|n| request(&format!("job-{n}"), n, FAR))
                         .collect();
-                    if store.queue.schedule(&batch).await.is_err() {
+                    if store.jobs.schedule(&batch).await.is_err() {
                         return;
                     }
                     acked

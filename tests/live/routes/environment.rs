@@ -155,7 +155,7 @@ impl Environment {
         let id = JobId::new(id).unwrap();
         let what = format!("attempt {attempts} of {id}");
         wait_until(&what, async || {
-            let state = self.store.reader.find(&id).await.unwrap()?.state?;
+            let state = self.store.reader.find(&id).await.unwrap()?.state_record?;
             (state.attempt >= attempts && state.step > 0).then_some(())
         })
         .await;

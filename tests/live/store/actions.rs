@@ -2,8 +2,8 @@
 
 use dwell::job::{Action, DeadReason, Due, Verdict};
 use dwell::request::Act;
-use dwell::store::queue::claim::ClaimedJob;
-use dwell::store::queue::settle::{Bury, Completion, Retry, SettleResult};
+use dwell::store::jobs::claim::ClaimedJob;
+use dwell::store::jobs::settle::{Bury, Completion, Retry, SettleResult};
 use dwell::store::record::Generation;
 
 use super::fixture::{
@@ -61,12 +61,12 @@ pub(crate) async fn bring(fixture: &Fixture, place: &str, name: &str, message: u
     let done = match place {
         "in_flight" | "taken_over" => true,
         "returned" => {
-            let release = dwell::store::queue::settle::Release {
+            let release = dwell::store::jobs::settle::Release {
                 job: held(&lease),
                 pause_ms: 1_000_000,
                 unpublished: true,
             };
-            fixture.store.queue.release(0, MAIN, &[release]).await.unwrap()[0]
+            fixture.store.jobs.release(0, MAIN, &[release]).await.unwrap()[0]
                 == SettleResult::Settled
         }
         "retrying" => fixture.retry(&lease, 1_000_000).await,
@@ -76,15 +76,15 @@ pub(crate) async fn bring(fixture: &Fixture, place: &str, name: &str, message: u
             fixture.rescue_one().await.state.held
         }
         "dying" => {
-            fixture.store.queue.retry(0, MAIN, &[dies]).await.unwrap()[0] == SettleResult::Settled
+            fixture.store.jobs.retry(0, MAIN, &[dies]).await.unwrap()[0] == SettleResult::Settled
         }
-        "dead" => fixture.store.queue.bury(0, &[bury]).await.unwrap()[0] == SettleResult::Settled,
+        "dead" => fixture.store.jobs.bury(0, &[bury]).await.unwrap()[0] == SettleResult::Settled,
         "fired" => fixture.complete(&lease).await,
         "finished" => {
             fixture.act(&action(Action::Finish, name, message + 1)).await == Verdict::Finished
         }
         "dropped" => {
-            fixture.store.queue.complete(0, &[held(&lease)], Completion::Dropped).await.unwrap()[0]
+            fixture.store.jobs.complete(0, &[held(&lease)], Completion::Dropped).await.unwrap()[0]
                 == SettleResult::Settled
         }
         other => panic!("{other}"),
@@ -119,7 +119,7 @@ pub(crate) fn expected(place: &str, action: Action) -> (Verdict, &'static str) {
         (_, A::Fail) => (V::Failed, "due:main"),
         ("dead", A::Requeue) => (V::Requeued, "due:main"),
         (_, A::Requeue) => (V::Waiting, stays),
-        (_, A::Schedule) => unreachable!(),
+        (_, A::Add) => unreachable!(),
     }
 }
 
@@ -135,7 +135,7 @@ async fn every_action_in_every_place_answers_its_verdict_also_again() {
             let before = fixture.jobs().await;
             let word = action(what, &name, message + 50);
             let (verdict, after) = expected(place, what);
-            let answer = fixture.store.queue.act(&word, RETRY).await.unwrap();
+            let answer = fixture.store.jobs.act(&word, RETRY).await.unwrap();
             assert_eq!(answer.verdict, verdict, "{} of {place}", what.as_str());
             assert_eq!(fixture.place(&name).await, after, "{} of {place}", what.as_str());
             let changes = matches!(
@@ -154,7 +154,7 @@ async fn every_action_in_every_place_answers_its_verdict_also_again() {
             // The message is redelivered, at once and after the job moved on.
             let once = fixture.dump().await;
             assert_eq!(
-                fixture.store.queue.act(&word, RETRY).await.unwrap(),
+                fixture.store.jobs.act(&word, RETRY).await.unwrap(),
                 answer,
                 "{} of {place}",
                 what.as_str()
@@ -163,7 +163,7 @@ async fn every_action_in_every_place_answers_its_verdict_also_again() {
             fixture.put(request(&name, message + 60, FAR)).await;
             let anew = fixture.dump().await;
             assert_eq!(
-                fixture.store.queue.act(&word, RETRY).await.unwrap(),
+                fixture.store.jobs.act(&word, RETRY).await.unwrap(),
                 answer,
                 "{} of {place}",
                 what.as_str()
@@ -194,7 +194,7 @@ async fn what_an_action_ended_is_lost_to_its_owner() {
 
 async fn generation(fixture: &Fixture, name: &str) -> Generation {
     let found = fixture.store.reader.find(&id(name)).await.unwrap().unwrap();
-    found.state.map_or(found.record.generation, |state| state.generation)
+    found.state_record.map_or(found.record.generation, |state| state.generation)
 }
 
 #[tokio::test]
@@ -205,7 +205,7 @@ async fn a_reschedule_is_a_new_schedule_with_the_attempts_of_the_old() {
     let before = generation(&fixture, "a").await;
     let again = Act { due: Some(Due::At(1_500_000_000_000)), ..action(Action::Reschedule, "a", 2) };
     assert_eq!(
-        fixture.store.queue.act(&again, RETRY).await.unwrap().due_ms,
+        fixture.store.jobs.act(&again, RETRY).await.unwrap().due_ms,
         Some(1_500_000_000_000)
     );
     assert_ne!(generation(&fixture, "a").await, before);
@@ -216,7 +216,7 @@ async fn a_reschedule_is_a_new_schedule_with_the_attempts_of_the_old() {
     );
     assert!(fixture.retry(&lease, 0).await);
     let within = Act { due: Some(Due::In(60_000)), ..action(Action::Reschedule, "a", 3) };
-    let due = fixture.store.queue.act(&within, RETRY).await.unwrap().due_ms.unwrap();
+    let due = fixture.store.jobs.act(&within, RETRY).await.unwrap().due_ms.unwrap();
     assert_eq!(fixture.claim().await.next_ms, Some(due));
     assert!((due - fixture.store.now_ms() - 60_000).abs() < 30_000);
 }
@@ -229,7 +229,7 @@ async fn a_fire_is_the_same_schedule_now() {
     let now = fixture.store.read_clock().await.unwrap() / 1000;
     let fired = fixture
         .store
-        .queue
+        .jobs
         .act(&action(Action::Fire, "new", 2), RETRY)
         .await
         .unwrap()
@@ -253,16 +253,16 @@ async fn a_fire_is_the_same_schedule_now() {
     // A job that was given back unpublished waits past its due time, and is not due later for it.
     fixture.put(request("back", 4, PAST)).await;
     let lease = fixture.claim_one().await;
-    let pause = dwell::store::queue::settle::Release {
+    let pause = dwell::store::jobs::settle::Release {
         job: held(&lease),
         pause_ms: 1_000_000,
         unpublished: true,
     };
     assert_eq!(
-        fixture.store.queue.release(0, MAIN, &[pause]).await.unwrap(),
+        fixture.store.jobs.release(0, MAIN, &[pause]).await.unwrap(),
         [SettleResult::Settled]
     );
-    let answer = fixture.store.queue.act(&action(Action::Fire, "back", 5), RETRY).await.unwrap();
+    let answer = fixture.store.jobs.act(&action(Action::Fire, "back", 5), RETRY).await.unwrap();
     let again = fixture.claim_one().await;
     assert_eq!(
         (answer.due_ms, again.state.due_ms, again.state.attempt),
@@ -276,7 +276,7 @@ async fn a_requeue_is_a_new_schedule_with_attempts_from_one() {
     bring(&fixture, "dead", "a", 1).await;
     let before = generation(&fixture, "a").await;
     let due =
-        fixture.store.queue.act(&action(Action::Requeue, "a", 50), RETRY).await.unwrap().due_ms;
+        fixture.store.jobs.act(&action(Action::Requeue, "a", 50), RETRY).await.unwrap().due_ms;
     let lease = fixture.claim_one().await;
     assert_ne!(lease.state.generation, before);
     assert_eq!(
@@ -321,7 +321,7 @@ async fn fail_waits_the_next_step_and_dies_at_the_end_of_the_array() {
     fixture.put(request("default", 2, PAST)).await;
     let taken = fixture.claim().await.jobs;
     let now = fixture.store.read_clock().await.unwrap() / 1000;
-    let answer = fixture.store.queue.act(&action(Action::Fail, "default", 3), RETRY).await.unwrap();
+    let answer = fixture.store.jobs.act(&action(Action::Fail, "default", 3), RETRY).await.unwrap();
     assert!(answer.due_ms.unwrap() >= now + 1_000_000);
     assert_eq!(fixture.act(&action(Action::Fail, "own", 4)).await, Verdict::Failed);
     let lease: ClaimedJob = fixture.claim_one().await;
@@ -337,7 +337,7 @@ async fn fail_waits_the_next_step_and_dies_at_the_end_of_the_array() {
 #[tokio::test]
 async fn a_schedule_is_no_action() {
     let fixture = Fixture::new().await;
-    assert!(fixture.store.queue.act(&action(Action::Schedule, "a", 1), RETRY).await.is_err());
+    assert!(fixture.store.jobs.act(&action(Action::Add, "a", 1), RETRY).await.is_err());
 }
 
 #[tokio::test]
@@ -365,13 +365,13 @@ async fn after_a_change_of_master_what_was_due_before_it_may_have_been_published
     );
     // A later claim that was taken back, or a new time, does not make it sure.
     for lease in fixture.claim().await.jobs {
-        let pause = dwell::store::queue::settle::Release {
+        let pause = dwell::store::jobs::settle::Release {
             job: held(&lease),
             pause_ms: 1_000_000,
             unpublished: true,
         };
         assert_eq!(
-            fixture.store.queue.release(0, MAIN, &[pause]).await.unwrap(),
+            fixture.store.jobs.release(0, MAIN, &[pause]).await.unwrap(),
             [SettleResult::Settled]
         );
     }
@@ -402,24 +402,24 @@ async fn a_bucket_that_lost_the_memory_of_its_master_doubts() {
 async fn actions_race_with_claims_and_settles_and_every_job_ends_once() {
     let fixture = Fixture::new().await;
     let batch: Vec<_> = (0..60).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
-    fixture.store.queue.schedule(&batch).await.unwrap();
+    fixture.store.jobs.schedule(&batch).await.unwrap();
     let words: Vec<Act> =
         (0..60).map(|n| action(Action::Fail, &format!("job-{n}"), 1000 + n)).collect();
     let cancels: Vec<Act> =
         (0..60).map(|n| action(Action::Cancel, &format!("job-{n}"), 2000 + n)).collect();
     let owner = async {
-        let taken = fixture.store.queue.claim(0, MAIN, LEASE, 60, 1 << 20).await.unwrap();
+        let taken = fixture.store.jobs.claim(0, MAIN, LEASE, 60, 1 << 20).await.unwrap();
         let jobs: Vec<_> = taken.jobs.iter().map(|lease| (held(lease), 1_000_000)).collect();
-        fixture.store.queue.hold(0, &jobs).await.unwrap();
+        fixture.store.jobs.hold(0, &jobs).await.unwrap();
         for lease in &taken.jobs {
             fixture.complete(lease).await;
         }
     };
     let fails = futures_util::future::join_all(
-        words.iter().map(|word| fixture.store.queue.act(word, RETRY)),
+        words.iter().map(|word| fixture.store.jobs.act(word, RETRY)),
     );
     let cancels = futures_util::future::join_all(
-        cancels.iter().map(|word| fixture.store.queue.act(word, RETRY)),
+        cancels.iter().map(|word| fixture.store.jobs.act(word, RETRY)),
     );
     let ((), fails, cancels) = futures_util::join!(owner, fails, cancels);
     assert!(fails.iter().chain(&cancels).all(Result::is_ok));

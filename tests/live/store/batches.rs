@@ -3,7 +3,7 @@
 use dwell::job::{Action, Verdict};
 use dwell::request::Request;
 use dwell::store::error::Class;
-use dwell::store::queue::batch::RequestRef;
+use dwell::store::jobs::batch::RequestRef;
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::fixture::{FAR, Fixture, MAIN, PAST, RETRY, action, open, request, target_on};
@@ -18,7 +18,7 @@ fn word(what: Action, name: &str, message: u64) -> Request {
 
 async fn apply(fixture: &Fixture, requests: &[Request]) -> Vec<Result<Verdict, Class>> {
     let asked: Vec<RequestRef<'_>> = requests.iter().map(RequestRef::from).collect();
-    let applied = fixture.store.queue.apply(&asked, RETRY).await;
+    let applied = fixture.store.jobs.apply(&asked, RETRY).await;
     applied
         .answers
         .into_iter()
@@ -124,7 +124,7 @@ async fn a_fail_is_judged_by_what_stands_when_its_turn_comes() {
         [Verdict::Replaced, Verdict::NotFound].map(Ok)
     );
     let found = fixture.store.reader.find(&super::fixture::id("twice")).await.unwrap().unwrap();
-    assert_eq!(found.state.unwrap().step, 1);
+    assert_eq!(found.state_record.unwrap().step, 1);
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn a_broker_of_another_instance_is_learned_on_the_way() {
     let other = open(&fixture.settings, &[MAIN, "other"]).await;
     let mut elsewhere = request("elsewhere", 1, FAR);
     elsewhere.job.target = target_on("other");
-    other.queue.schedule(&[elsewhere]).await.unwrap();
+    other.jobs.schedule(&[elsewhere]).await.unwrap();
     let batch = [
         put("here", 2),
         word(Action::Cancel, "elsewhere", 3),

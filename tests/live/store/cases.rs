@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use dwell::job::{Action, DeadReason, Verdict};
 use dwell::request::{Act, NewJob};
+use dwell::store::jobs::settle::{Retry, SettleResult};
 use dwell::store::meta::SweepRules;
-use dwell::store::queue::settle::{Retry, SettleResult};
 
 use super::fixture::{Fixture, KEEP, MAIN, PAST, RETRY, action, held, request, retry};
 
@@ -111,7 +111,7 @@ async fn cancel_by_a_call_then_redelivery_after_the_dedupe_window() {
     let call = Act {
         origin: dwell::request::Origin {
             fingerprint: *b"a call's",
-            check: false,
+            maybe_redelivered: false,
             is_message: false,
         },
         ..action(Action::Cancel, "a", 0)
@@ -227,7 +227,7 @@ async fn late_fail_of_the_first_attempt_during_the_second_is_stale() {
         seen_attempt: Some(1),
         ..action(Action::Fail, "a", 2)
     };
-    assert_eq!(fixture.store.queue.act(&word, RETRY).await.unwrap().verdict, Verdict::Stale);
+    assert_eq!(fixture.store.jobs.act(&word, RETRY).await.unwrap().verdict, Verdict::Stale);
     assert_eq!(fixture.place("a").await, "held");
 }
 
@@ -249,6 +249,6 @@ async fn retry_none_killed_between_claim_and_publish_is_not_dead_unpublished() {
     assert_eq!((lease.state.step, lease.state.reason), (0, None));
     // Published and failed: now its only attempt is used up.
     let dies = Retry { dies: Some(DeadReason::RetriesExhausted), ..retry(&lease, 0) };
-    assert_eq!(fixture.store.queue.retry(0, MAIN, &[dies]).await.unwrap(), [SettleResult::Settled]);
+    assert_eq!(fixture.store.jobs.retry(0, MAIN, &[dies]).await.unwrap(), [SettleResult::Settled]);
     assert_eq!(held(&fixture.claim_one().await).id.as_str(), "a");
 }

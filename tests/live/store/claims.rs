@@ -5,9 +5,9 @@ use std::time::Duration;
 use dwell::clock;
 use dwell::job::{Conflict, Due};
 use dwell::request::NewJob;
-use dwell::store::queue::claim::{ClaimRequest, ClaimedJob};
-use dwell::store::queue::settle::{Release, Retry, SettleResult};
-use dwell::store::reader::lookup::Place;
+use dwell::store::jobs::claim::{ClaimRequest, ClaimedJob};
+use dwell::store::jobs::settle::{Release, Retry, SettleResult};
+use dwell::store::reader::lookup::JobState;
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::fixture::{FAR, Fixture, LEASE, MAIN, PAST, held, id, one_of, request};
@@ -45,7 +45,7 @@ async fn a_claim_takes_what_is_due_in_order_and_tells_what_is_next() {
     assert_eq!((first.state.generation, first.state.attempt), (first.record.generation, 1));
     assert_eq!(fixture.place("job-1").await, "lease");
     let found = fixture.store.reader.find(&id("job-1")).await.unwrap().unwrap();
-    assert_eq!(found.place, Place::Reserved);
+    assert_eq!(found.state, JobState::Reserved);
     assert!(found.score_ms >= before / 1000 + 600_000);
 
     let empty = fixture.claim().await;
@@ -64,7 +64,7 @@ async fn what_is_due_in_a_moment_is_taken_too_and_says_when() {
     fixture.put(request("now", 2, PAST)).await;
     fixture.put(request("later", 3, Due::In(180_000))).await;
     let due_ms = fixture.store.reader.find(&id("soon")).await.unwrap().unwrap().score_ms;
-    let taken = fixture.store.queue.claim_ahead(0, MAIN, SOON_CLAIM).await.unwrap();
+    let taken = fixture.store.jobs.claim_ahead(0, MAIN, SOON_CLAIM).await.unwrap();
     let now = clock::now();
     let [past, soon] = &taken.jobs[..] else { panic!("{taken:?}") };
     assert_eq!((past.id.as_str(), soon.id.as_str(), soon.state.due_ms), ("now", "soon", due_ms));
@@ -84,11 +84,11 @@ async fn what_is_due_in_a_moment_is_taken_too_and_says_when() {
 
     // Given back, it is due no sooner.
     let back = [Release { job: held(soon), pause_ms: 0, unpublished: true }];
-    assert_eq!(fixture.store.queue.release(0, MAIN, &back).await.unwrap(), [SettleResult::Settled]);
+    assert_eq!(fixture.store.jobs.release(0, MAIN, &back).await.unwrap(), [SettleResult::Settled]);
     let found = fixture.store.reader.find(&id("soon")).await.unwrap().unwrap();
     assert_eq!((found.score_ms, found.attempts()), (due_ms, 0));
     // After an attempt its due time is that of the next one, which its holder knows.
-    let soon = one_of(fixture.store.queue.claim_ahead(0, MAIN, SOON_CLAIM).await.unwrap());
+    let soon = one_of(fixture.store.jobs.claim_ahead(0, MAIN, SOON_CLAIM).await.unwrap());
     let retried = [Retry {
         job: held(&soon),
         wait_ms: 60_000,
@@ -96,15 +96,12 @@ async fn what_is_due_in_a_moment_is_taken_too_and_says_when() {
         dies: None,
         error: "x".to_owned(),
     }];
-    assert_eq!(
-        fixture.store.queue.retry(0, MAIN, &retried).await.unwrap(),
-        [SettleResult::Settled]
-    );
+    assert_eq!(fixture.store.jobs.retry(0, MAIN, &retried).await.unwrap(), [SettleResult::Settled]);
     let next_ms = fixture.store.reader.find(&id("soon")).await.unwrap().unwrap().score_ms;
-    let soon = one_of(fixture.store.queue.claim_ahead(0, MAIN, SOON_CLAIM).await.unwrap());
+    let soon = one_of(fixture.store.jobs.claim_ahead(0, MAIN, SOON_CLAIM).await.unwrap());
     let pause_ms = clock::whole_ms(soon.ready - clock::now());
     let back = [Release { job: held(&soon), pause_ms, unpublished: true }];
-    assert_eq!(fixture.store.queue.release(0, MAIN, &back).await.unwrap(), [SettleResult::Settled]);
+    assert_eq!(fixture.store.jobs.release(0, MAIN, &back).await.unwrap(), [SettleResult::Settled]);
     let found = fixture.store.reader.find(&id("soon")).await.unwrap().unwrap();
     assert!(found.score_ms >= next_ms, "{} ms early", next_ms - found.score_ms);
 }
@@ -117,9 +114,9 @@ async fn what_a_lost_claim_took_early_is_not_early_when_it_is_given_back() {
     let lossy = Lossy::beside(&fixture).await;
     lossy.lose_a_claim(&fixture, 128, SOON_CLAIM.ahead).await;
     assert_eq!(fixture.place("soon").await, "lease");
-    assert!(lossy.store.queue.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap().jobs.is_empty());
+    assert!(lossy.store.jobs.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap().jobs.is_empty());
     let found = fixture.store.reader.find(&id("soon")).await.unwrap().unwrap();
-    assert_eq!((found.score_ms, found.place, found.attempts()), (due_ms, Place::Scheduled, 0));
+    assert_eq!((found.score_ms, found.state, found.attempts()), (due_ms, JobState::Scheduled, 0));
 }
 
 #[tokio::test]
@@ -132,7 +129,7 @@ async fn a_large_record_that_would_not_fit_is_not_fetched() {
         fixture.put(large).await;
     }
     fixture.redis(&["CONFIG", "RESETSTAT"]).await;
-    let taken = fixture.store.queue.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
+    let taken = fixture.store.jobs.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.more), (1, true));
     let redis::Value::BulkString(stats) = fixture.redis(&["INFO", "commandstats"]).await else {
         panic!()
@@ -151,9 +148,9 @@ async fn a_claim_is_bounded_in_jobs_and_bytes() {
             request
         })
         .collect();
-    fixture.store.queue.schedule(&batch).await.unwrap();
+    fixture.store.jobs.schedule(&batch).await.unwrap();
     let claim = async |most, bytes| {
-        let taken = fixture.store.queue.claim(0, MAIN, LEASE, most, bytes).await.unwrap();
+        let taken = fixture.store.jobs.claim(0, MAIN, LEASE, most, bytes).await.unwrap();
         (taken.jobs.len(), taken.more)
     };
     assert_eq!(claim(3, 1 << 20).await, (3, true));
@@ -173,13 +170,13 @@ async fn what_is_due_now_does_not_wait_behind_a_backlog() {
     let fixture = Fixture::new().await;
     let overdue: Vec<_> =
         (0..40).map(|n| request(&format!("old-{n:02}"), n, Due::At(n.cast_signed()))).collect();
-    fixture.store.queue.schedule(&overdue).await.unwrap();
+    fixture.store.jobs.schedule(&overdue).await.unwrap();
     let recent: Vec<_> =
         (0..6).map(|n| request(&format!("new-{n}"), 100 + n, Due::In(10 * n))).collect();
-    fixture.store.queue.schedule(&recent).await.unwrap();
+    fixture.store.jobs.schedule(&recent).await.unwrap();
     let claim = async |most| {
         let ask = ClaimRequest { most, ..SOON_CLAIM };
-        let taken = fixture.store.queue.claim_ahead(0, MAIN, ask).await.unwrap();
+        let taken = fixture.store.jobs.claim_ahead(0, MAIN, ask).await.unwrap();
         (
             taken.jobs.iter().map(|lease| lease.id.as_str().to_owned()).collect::<Vec<_>>(),
             taken.more,
@@ -223,7 +220,7 @@ async fn large_recent_jobs_leave_half_of_the_bytes_to_a_backlog() {
     let claim = async || {
         let taken = fixture
             .store
-            .queue
+            .jobs
             .claim_ahead(0, MAIN, ClaimRequest { most: 4, ..SOON_CLAIM })
             .await
             .unwrap();
@@ -257,16 +254,16 @@ async fn recent_jobs_that_cannot_be_read_hide_nothing_and_none_is_claimed_twice(
     let fixture = Fixture::new().await;
     let overdue: Vec<_> =
         (0..20).map(|n| request(&format!("old-{n:02}"), n, Due::At(n.cast_signed()))).collect();
-    fixture.store.queue.schedule(&overdue).await.unwrap();
+    fixture.store.jobs.schedule(&overdue).await.unwrap();
     let recent: Vec<_> = (0..8).map(|n| request(&format!("new-{n}"), 100 + n, NOW)).collect();
-    fixture.store.queue.schedule(&recent).await.unwrap();
+    fixture.store.jobs.schedule(&recent).await.unwrap();
     for id in ["new-0", "new-2", "old-00", "old-01", "old-03"] {
         fixture.redis(&["HSET", &fixture.key("jobs"), id, "\x03 of a later version"]).await;
     }
     fixture.redis(&["HDEL", &fixture.key("jobs"), "old-02"]).await;
     let (mut came, mut claims) = (Vec::new(), 0);
     loop {
-        let taken = fixture.store.queue.claim(0, MAIN, LEASE, 8, 1 << 20).await.unwrap();
+        let taken = fixture.store.jobs.claim(0, MAIN, LEASE, 8, 1 << 20).await.unwrap();
         came.extend(taken.jobs.iter().map(|lease| lease.id.as_str().to_owned()));
         claims += 1;
         assert!(claims < 20, "no end: {came:?}");
@@ -295,7 +292,7 @@ async fn each_job_is_claimed_once_in_order_whatever_its_size_and_what_stands_bet
         })
         .collect();
     for some in batch.chunks(8) {
-        fixture.store.queue.schedule(some).await.unwrap();
+        fixture.store.jobs.schedule(some).await.unwrap();
     }
     let (orphans, later): (Vec<usize>, Vec<usize>) =
         ((5..120).step_by(17).collect(), (0..120).step_by(13).collect());
@@ -338,7 +335,7 @@ async fn what_many_claims_look_through_is_no_list() {
         ["-", " ", "0", "\u{ff}"]
             .map(|one| request(&one.repeat(65), 16 + u64::from(one.as_bytes()[0]), PAST)),
     );
-    fixture.store.queue.schedule(&batch).await.unwrap();
+    fixture.store.jobs.schedule(&batch).await.unwrap();
     assert_eq!(fixture.claim().await.jobs.len(), 20);
     let encoding = fixture.redis(&["OBJECT", "ENCODING", &fixture.key("claims")]).await;
     assert_eq!(encoding, redis::Value::BulkString(b"hashtable".to_vec()));
@@ -350,7 +347,7 @@ async fn jobs_of_a_later_version_stay_and_hide_nothing() {
     let fixture = Fixture::new().await;
     let batch: Vec<_> =
         (0..400).map(|n| request(&format!("later-{n:03}"), n, Due::At(n.cast_signed()))).collect();
-    fixture.store.queue.schedule(&batch).await.unwrap();
+    fixture.store.jobs.schedule(&batch).await.unwrap();
     for n in 0..400 {
         fixture
             .redis(&[
@@ -370,7 +367,7 @@ async fn jobs_of_a_later_version_stay_and_hide_nothing() {
     // change.
     let error = fixture
         .store
-        .queue
+        .jobs
         .act(&super::fixture::action(dwell::job::Action::Cancel, "later-000", 2000), &[])
         .await
         .unwrap_err();
@@ -382,7 +379,7 @@ async fn jobs_of_a_later_version_stay_and_hide_nothing() {
     for conflict in [Conflict::Replace, Conflict::Keep, Conflict::Reject] {
         let error = fixture
             .store
-            .queue
+            .jobs
             .schedule(&[NewJob { conflict, ..request("later-000", 2001, FAR) }])
             .await
             .unwrap_err();
@@ -402,7 +399,7 @@ async fn any_number_of_jobs_of_a_later_version_hides_nothing_and_each_is_looked_
         let batch: Vec<_> = (100 * n..100 * (n + 1))
             .map(|n| request(&later(n), n, Due::At(1000 + n.cast_signed())))
             .collect();
-        fixture.store.queue.schedule(&batch).await.unwrap();
+        fixture.store.jobs.schedule(&batch).await.unwrap();
     }
     for n in 0..LATER_JOBS {
         fixture.redis(&["HSET", &fixture.key("jobs"), &later(n), "\x03 of a later version"]).await;
@@ -452,7 +449,7 @@ async fn any_number_of_leases_of_a_later_version_hides_none_that_is_over() {
     for n in 0..12 {
         let batch: Vec<_> =
             (100 * n..100 * (n + 1)).map(|n| request(&format!("job-{n:04}"), n, PAST)).collect();
-        fixture.store.queue.schedule(&batch).await.unwrap();
+        fixture.store.jobs.schedule(&batch).await.unwrap();
     }
     while fixture.claim_for(Duration::ZERO).await.more {}
     for n in 0..1200 {
@@ -469,8 +466,8 @@ async fn any_number_of_leases_of_a_later_version_hides_none_that_is_over() {
     fixture.put(request("behind", 5000, PAST)).await;
     wait_until("its lease is over", async || {
         fixture.claim_for(Duration::from_millis(1)).await;
-        let first = fixture.store.queue.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
-        let second = fixture.store.queue.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+        let first = fixture.store.jobs.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+        let second = fixture.store.jobs.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
         first
             .jobs
             .iter()
@@ -488,14 +485,14 @@ async fn what_a_claim_took_without_our_hearing_of_it_is_given_back_unburned() {
     fixture.put(request("other", 2, PAST)).await;
     // Taken by another instance, under another nonce: not touched.
     let other: ClaimedJob =
-        fixture.store.queue.claim(0, MAIN, LEASE, 1, 1).await.unwrap().jobs.remove(0);
+        fixture.store.jobs.claim(0, MAIN, LEASE, 1, 1).await.unwrap().jobs.remove(0);
     let lossy = Lossy::beside(&fixture).await;
     lossy.lose_a_claim(&fixture, 128, Duration::ZERO).await;
     assert_eq!(
         (fixture.place("a").await, fixture.place("other").await),
         ("lease".to_owned(), "lease".to_owned())
     );
-    let lease = one_of(lossy.store.queue.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap());
+    let lease = one_of(lossy.store.jobs.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap());
     assert_ne!(lease.id, other.id);
     assert_eq!(lease.state.attempt, 1);
     assert!(fixture.complete(&lease).await && fixture.complete(&other).await);
@@ -508,19 +505,19 @@ async fn a_lost_claim_is_found_among_many_leases() {
     for round in 0..12 {
         let batch: Vec<_> =
             (0..100).map(|n| request(&format!("job-{round}-{n}"), round * 100 + n, PAST)).collect();
-        fixture.store.queue.schedule(&batch).await.unwrap();
+        fixture.store.jobs.schedule(&batch).await.unwrap();
         if round == 8 {
             lossy.lose_a_claim(&fixture, 128, Duration::ZERO).await;
         } else {
             super::fixture::open(&fixture.settings, &[MAIN])
                 .await
-                .queue
+                .jobs
                 .claim(0, MAIN, LEASE, 128, 1 << 20)
                 .await
                 .unwrap();
         }
     }
-    let taken = lossy.store.queue.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
+    let taken = lossy.store.jobs.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!(taken.jobs.len(), 100);
     assert!(
         taken
@@ -534,8 +531,8 @@ async fn a_lost_claim_is_found_among_many_leases() {
 async fn claims_at_once_take_different_jobs_under_different_leases() {
     let fixture = Fixture::new().await;
     let batch: Vec<_> = (0..20).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
-    fixture.store.queue.schedule(&batch).await.unwrap();
-    let claims = (0..4).map(|_| fixture.store.queue.claim(0, MAIN, LEASE, 5, 1 << 20));
+    fixture.store.jobs.schedule(&batch).await.unwrap();
+    let claims = (0..4).map(|_| fixture.store.jobs.claim(0, MAIN, LEASE, 5, 1 << 20));
     let taken = futures_util::future::try_join_all(claims).await.unwrap();
     let jobs: Vec<&ClaimedJob> = taken.iter().flat_map(|taken| &taken.jobs).collect();
     let ids: std::collections::HashSet<&str> = jobs.iter().map(|lease| lease.id.as_str()).collect();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dwell::config::Redis;
 use dwell::job::{Action, Verdict};
 use dwell::store::error::Class;
-use dwell::store::{Store, Unobserved, fleet};
+use dwell::store::{Store, Unobserved, instances};
 use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer};
 
 use super::fixture::{
@@ -60,7 +60,7 @@ async fn a_batch_over_many_buckets_loads_its_script_once_it_is_missing() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
     let fixture = Fixture::on(&server.url(), 16, &[MAIN]).await;
     let batch: Vec<_> = (0..500).map(|n| request(&format!("job-{n}"), n, FAR)).collect();
-    let answers = fixture.store.queue.schedule(&batch).await.unwrap().answers;
+    let answers = fixture.store.jobs.schedule(&batch).await.unwrap().answers;
     assert!(answers.iter().all(|answer| answer.verdict == Verdict::Added));
 }
 
@@ -98,10 +98,10 @@ async fn the_link_is_rebuilt_after_a_restart_and_nothing_is_lost() {
     fixture.put(request("due", 1, PAST)).await;
     fixture.put(request("ahead", 2, FAR)).await;
     server.kill().unwrap();
-    let error = fixture.store.queue.schedule(&[request("b", 3, FAR)]).await.unwrap_err();
+    let error = fixture.store.jobs.schedule(&[request("b", 3, FAR)]).await.unwrap_err();
     assert_eq!(error.class, Class::Io, "{error}");
     assert!(error.message.contains("redis"), "{error}");
-    let error = fixture.store.queue.claim(0, MAIN, super::fixture::LEASE, 1, 1).await.unwrap_err();
+    let error = fixture.store.jobs.claim(0, MAIN, super::fixture::LEASE, 1, 1).await.unwrap_err();
     assert_eq!(error.class, Class::Io, "{error}");
     server.restart().await.unwrap();
     comes_back(&fixture).await;
@@ -125,7 +125,7 @@ async fn a_killed_connection_costs_one_call_at_most() {
         comes_back(&fixture).await;
         wait_until("a schedule goes through again", async || {
             message.set(message.get() + 1);
-            fixture.store.queue.schedule(&[request("a", message.get(), FAR)]).await.ok()
+            fixture.store.jobs.schedule(&[request("a", message.get(), FAR)]).await.ok()
         })
         .await;
     }
@@ -141,7 +141,7 @@ async fn a_frozen_server_times_out_and_its_claim_is_taken_back() {
     fixture.put(request("a", 1, PAST)).await;
     server.freeze().unwrap();
     let error =
-        fixture.store.queue.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.unwrap_err();
+        fixture.store.jobs.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.unwrap_err();
     assert_eq!(error.class, Class::Timeout, "{error}");
     server.thaw().unwrap();
     wait_until("the claim of the frozen server shows", async || {
@@ -185,7 +185,7 @@ async fn a_namespace_that_redis_lost_is_made_again_and_nobody_forgets_its_own_br
     let younger = open(&fixture.settings, &["other"]).await;
     let mut elsewhere = request("a", 1, FAR);
     elsewhere.job.target = target_on("other");
-    younger.queue.schedule(&[elsewhere]).await.unwrap();
+    younger.jobs.schedule(&[elsewhere]).await.unwrap();
     // The namespace that the store reads now does not name its own broker any more.
     assert_eq!(fixture.put(request("a", 2, FAR)).await, Verdict::Replaced);
     assert_eq!(*fixture.store.brokers(), ["main", "other"]);
@@ -255,7 +255,7 @@ async fn the_fleet_knows_its_living_and_wakes_them() {
     let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let (settings, channel) = (fixture.settings.clone(), fixture.store.keys().wake());
     let listening = tokio::spawn(async move {
-        let _ = fleet::listen(
+        let _ = instances::listen(
             &settings,
             &channel,
             || {},
@@ -266,7 +266,7 @@ async fn the_fleet_knows_its_living_and_wakes_them() {
         .await;
     });
     let request = request("a", 1, FAR);
-    let wake_ups = fixture.store.queue.schedule(&[request]).await.unwrap().wake_ups;
+    let wake_ups = fixture.store.jobs.schedule(&[request]).await.unwrap().wake_ups;
     let head = wait_until("a wake-up is heard", async || {
         fixture.store.wake_others(&wake_ups).await.unwrap();
         heard.try_recv().ok()
@@ -283,12 +283,12 @@ async fn counts_are_of_all_buckets() {
         (0..20).map(|n| request(&format!("job-{n}"), n, if n < 5 { PAST } else { FAR })).collect();
     batch[19].job.target = target_on("other");
     batch[18].due = dwell::job::Due::In(30_000);
-    let soon = fixture.store.queue.schedule(&batch).await.unwrap().answers[18].due_ms;
+    let soon = fixture.store.jobs.schedule(&batch).await.unwrap().answers[18].due_ms;
     let counts = fixture.store.reader.counts(&[60, 3600]).await.unwrap();
     assert_eq!(counts.scheduled.iter().sum::<u64>(), 20);
     assert_eq!(counts.brokers, [("main".to_owned(), 19), ("other".to_owned(), 1)]);
     assert_eq!((counts.overdue, counts.within), (5, vec![6, 6]));
     assert_eq!(counts.next_due_ms, Some(1_000_000_000_000));
     assert!(soon.unwrap() > counts.now_ms);
-    let _ = fixture.store.queue.act(&action(Action::Fire, "nobody", 99), RETRY).await.unwrap();
+    let _ = fixture.store.jobs.act(&action(Action::Fire, "nobody", 99), RETRY).await.unwrap();
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dwell::job::{Action, Conflict, Due, Verdict};
 use dwell::request::NewJob;
-use dwell::store::queue::claim::ClaimedJob;
+use dwell::store::jobs::claim::ClaimedJob;
 
 use super::fixture::{FAR, Fixture, action, id, one_of, request};
 use crate::support::wait_until;

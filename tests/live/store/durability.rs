@@ -104,8 +104,8 @@ async fn what_was_stored_under_fsync_is_there_after_a_kill() {
     let mut server = start(None, Some(AppendFsync::Always)).await;
     let store = open(&at(&server, Durability::Fsync), &[MAIN]).await;
     let batch: Vec<_> = (0..100).map(|n| request(&format!("job-{n}"), n, FAR)).collect();
-    store.queue.schedule(&batch).await.unwrap();
-    store.queue.act(&action(Action::Cancel, "job-0", 1000), RETRY).await.unwrap();
+    store.jobs.schedule(&batch).await.unwrap();
+    store.jobs.act(&action(Action::Cancel, "job-0", 1000), RETRY).await.unwrap();
     server.kill().unwrap();
     server.restart().await.unwrap();
     let store = open(&at(&server, Durability::Fsync), &[MAIN]).await;
@@ -120,13 +120,13 @@ async fn where_there_is_waitaof_it_is_waited_for() {
     assert_eq!(wait_of(&at(&server, Durability::Fsync)).await.unwrap(), Wait::Aof(0));
     let store = open(&at(&server, Durability::Fsync), &[MAIN]).await;
     assert_eq!(
-        store.queue.schedule(&[request("a", 1, FAR)]).await.unwrap().answers[0].verdict,
+        store.jobs.schedule(&[request("a", 1, FAR)]).await.unwrap().answers[0].verdict,
         Verdict::Added
     );
     let before = calls(&server, "waitaof").await;
     assert!(before > 0);
     assert_eq!(
-        store.queue.act(&action(Action::Cancel, "a", 2), RETRY).await.unwrap().verdict,
+        store.jobs.act(&action(Action::Cancel, "a", 2), RETRY).await.unwrap().verdict,
         Verdict::Cancelled
     );
     assert!(calls(&server, "waitaof").await > before);
@@ -143,7 +143,7 @@ async fn where_there_is_waitaof_it_is_waited_for() {
     assert_eq!(wait_of(&at(&server, Durability::FsyncReplica)).await.unwrap(), Wait::Aof(1));
     let store = open(&at(&server, Durability::FsyncReplica), &[MAIN]).await;
     assert_eq!(
-        store.queue.schedule(&[request("b", 3, FAR)]).await.unwrap().answers[0].verdict,
+        store.jobs.schedule(&[request("b", 3, FAR)]).await.unwrap().answers[0].verdict,
         Verdict::Added
     );
 }
@@ -162,7 +162,7 @@ async fn scores_read_the_same_on_every_server() {
     assert!(
         fixture
             .store
-            .queue
+            .jobs
             .rescue(0, super::fixture::LEASE, 10, 1 << 20)
             .await
             .unwrap()
@@ -188,7 +188,7 @@ async fn a_replica_is_waited_for_and_one_that_hangs_is_an_error_that_heals_itsel
     assert_eq!(wait_of(&gated).await.unwrap(), Wait::Replicas(1));
     let store = open(&gated, &[MAIN]).await;
     let batch: Vec<_> = (0..10).map(|n| request(&format!("job-{n}"), n, FAR)).collect();
-    let first = store.queue.schedule(&batch[..5]).await.unwrap().answers;
+    let first = store.jobs.schedule(&batch[..5]).await.unwrap().answers;
     assert!(calls(&master, "wait").await > 0);
     let there: i64 = redis::cmd("EXISTS")
         .arg(store.keys().jobs(store.keys().bucket_of("job-0")))
@@ -198,24 +198,24 @@ async fn a_replica_is_waited_for_and_one_that_hangs_is_an_error_that_heals_itsel
     assert_eq!(there, 1);
 
     replica.freeze().unwrap();
-    let error = store.queue.schedule(&batch).await.unwrap_err();
+    let error = store.jobs.schedule(&batch).await.unwrap_err();
     assert!(error.class == Class::Timeout && error.message.contains("replicas 0 of 1"), "{error}");
     let cancel = action(Action::Cancel, "job-9", 1000);
-    let error = store.queue.act(&cancel, RETRY).await.unwrap_err();
+    let error = store.jobs.act(&cancel, RETRY).await.unwrap_err();
     assert_eq!(error.class, Class::Timeout, "{error}");
     // Claims do not wait.
-    store.queue.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.unwrap();
+    store.jobs.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.unwrap();
     replica.thaw().unwrap();
 
     let again = crate::support::wait_until("the replica acknowledges again", async || {
-        store.queue.schedule(&batch).await.ok()
+        store.jobs.schedule(&batch).await.ok()
     })
     .await
     .answers;
     assert_eq!(again[..5], first);
     assert!(again.iter().all(|answer| answer.verdict == Verdict::Added));
     // The cancel was applied the first time, and is told so now.
-    assert_eq!(store.queue.act(&cancel, RETRY).await.unwrap().verdict, Verdict::Cancelled);
+    assert_eq!(store.jobs.act(&cancel, RETRY).await.unwrap().verdict, Verdict::Cancelled);
 }
 
 #[tokio::test]
@@ -229,27 +229,27 @@ async fn a_verdict_that_is_told_again_is_as_durable_as_one_that_is_new() {
         crate::support::wait_until("the replica", async || wait_of(&gated).await.ok()).await;
         let store = open(&gated, &[MAIN]).await;
         for number in 0..8 {
-            store.queue.schedule(&[request(&format!("job-{number}"), number, FAR)]).await.unwrap();
+            store.jobs.schedule(&[request(&format!("job-{number}"), number, FAR)]).await.unwrap();
         }
         replica.freeze().unwrap();
         let (cancel, late) = (action(Action::Cancel, "job-0", 1000), [request("late", 8, FAR)]);
         assert!(
-            store.queue.act(&cancel, RETRY).await.is_err()
-                && store.queue.schedule(&late).await.is_err()
+            store.jobs.act(&cancel, RETRY).await.is_err()
+                && store.jobs.schedule(&late).await.is_err()
         );
         let acts =
-            futures_util::future::join_all((0..4).map(|_| store.queue.act(&cancel, RETRY))).await;
+            futures_util::future::join_all((0..4).map(|_| store.jobs.act(&cancel, RETRY))).await;
         assert!(acts.iter().all(Result::is_err), "no replica has it: {acts:?}");
         let schedules =
-            futures_util::future::join_all((0..4).map(|_| store.queue.schedule(&late))).await;
+            futures_util::future::join_all((0..4).map(|_| store.jobs.schedule(&late))).await;
         assert!(schedules.iter().all(Result::is_err), "no replica has it: {schedules:?}");
         replica.thaw().unwrap();
         let cancelled = crate::support::wait_until("the replica again", async || {
-            store.queue.act(&cancel, RETRY).await.ok()
+            store.jobs.act(&cancel, RETRY).await.ok()
         })
         .await;
         assert_eq!(cancelled.verdict, Verdict::Cancelled);
-        assert_eq!(store.queue.schedule(&late).await.unwrap().answers[0].verdict, Verdict::Added);
+        assert_eq!(store.jobs.schedule(&late).await.unwrap().answers[0].verdict, Verdict::Added);
     };
     tokio::join!(told_again(None), told_again(Some(find::redis_server_waitaof().unwrap())));
 }

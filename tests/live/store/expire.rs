@@ -6,10 +6,10 @@ use dwell::events::{JobEvent, Observer};
 use dwell::job::{Action, DeadReason, Due, Expire, Job, Late, Verdict};
 use dwell::policy::late::LateRules;
 use dwell::request::NewJob;
-use dwell::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
-use dwell::store::queue::batch::RequestRef;
-use dwell::store::queue::pop::{PopLimits, Popped};
-use dwell::store::reader::lookup::{Place, StoredJob};
+use dwell::store::jobs::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
+use dwell::store::jobs::batch::RequestRef;
+use dwell::store::jobs::pop::{PopLimits, Popped};
+use dwell::store::reader::lookup::{JobState, StoredJob};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 use parking_lot::Mutex;
 
@@ -21,9 +21,9 @@ const AGO: i64 = 1_000_000_000_000;
 
 /// The ids and reasons of the deaths, and the ids of the drops.
 #[derive(Default)]
-struct Told(Mutex<BTreeSet<(String, &'static str)>>);
+struct EndObserver(Mutex<BTreeSet<(String, &'static str)>>);
 
-impl Observer for Told {
+impl Observer for EndObserver {
     fn observe(&self, event: &JobEvent<'_>) {
         let (id, what) = match event {
             JobEvent::Dead { id, reason, .. } => (id, reason.as_str()),
@@ -45,8 +45,8 @@ fn of_queue() -> Job {
 }
 
 async fn sweep(fixture: &Fixture) -> BTreeSet<(String, &'static str)> {
-    let told = Told::default();
-    fixture.store.queue.end_jobs(0, LateRules::default(), &told).await.unwrap();
+    let told = EndObserver::default();
+    fixture.store.jobs.end_jobs(0, LateRules::default(), &told).await.unwrap();
     told.0.into_inner()
 }
 
@@ -54,9 +54,9 @@ async fn find(fixture: &Fixture, name: &str) -> StoredJob {
     fixture.store.reader.find(&id(name)).await.unwrap().unwrap()
 }
 
-async fn fate(fixture: &Fixture, name: &str) -> (Place, Option<DeadReason>) {
+async fn fate(fixture: &Fixture, name: &str) -> (JobState, Option<DeadReason>) {
     let found = find(fixture, name).await;
-    (found.place, found.state.and_then(|state| state.reason))
+    (found.state, found.state_record.and_then(|state| state.reason))
 }
 
 async fn entries(fixture: &Fixture) -> BTreeSet<String> {
@@ -86,16 +86,16 @@ async fn a_sweep_ends_what_waits_past_its_expiry() {
     ];
     assert_eq!(sweep(&fixture).await, BTreeSet::from(expected));
     let expired = Some(DeadReason::Expired);
-    assert_eq!(fate(&fixture, "queue").await, (Place::Dead, expired));
-    assert_eq!(fate(&fixture, "before its due time").await, (Place::Dead, expired));
-    for (name, place) in
-        [("later", Place::Ready), ("scheduled", Place::Scheduled), ("never", Place::Ready)]
+    assert_eq!(fate(&fixture, "queue").await, (JobState::Dead, expired));
+    assert_eq!(fate(&fixture, "before its due time").await, (JobState::Dead, expired));
+    for (name, state) in
+        [("later", JobState::Ready), ("scheduled", JobState::Scheduled), ("never", JobState::Ready)]
     {
-        assert_eq!(fate(&fixture, name).await, (place, None), "{name}");
+        assert_eq!(fate(&fixture, name).await, (state, None), "{name}");
     }
     assert!(fixture.store.reader.find(&id("too late")).await.unwrap().is_none());
     // The dead letter comes first.
-    assert_eq!(fate(&fixture, "broker").await, (Place::Scheduled, expired));
+    assert_eq!(fate(&fixture, "broker").await, (JobState::Scheduled, expired));
     let dying = fixture.claim_one().await;
     assert_eq!(
         (dying.id.as_str(), dying.state.reason, dying.state.attempt),
@@ -108,12 +108,12 @@ async fn a_sweep_ends_what_waits_past_its_expiry() {
 #[tokio::test]
 async fn a_job_with_an_end_of_its_own_expires_too() {
     let fixture = Fixture::new().await;
-    let ending = |ends_ms| Job { ends_ms: Some(ends_ms), ..of_queue() };
+    let ending = |remove_at_ms| Job { remove_at_ms: Some(remove_at_ms), ..of_queue() };
     put(&fixture, "expires", ending(4_000_000_000_000), PAST, Expire::After(1)).await;
     put(&fixture, "ends", ending(AGO), PAST, Expire::After(1 << 42)).await;
     let expected = BTreeSet::from([("expires".to_owned(), "expired")]);
     assert_eq!(sweep(&fixture).await, expected, "the end is silent");
-    assert_eq!(fate(&fixture, "expires").await, (Place::Dead, Some(DeadReason::Expired)));
+    assert_eq!(fate(&fixture, "expires").await, (JobState::Dead, Some(DeadReason::Expired)));
     assert!(fixture.store.reader.find(&id("ends")).await.unwrap().is_none());
     assert_eq!(entries(&fixture).await, BTreeSet::from(["expires".to_owned()]));
 }
@@ -141,11 +141,11 @@ async fn a_fail_by_a_message_tells_that_the_expiry_ended_the_job() {
         put(&fixture, name, job, Due::NOW, Expire::After(HOUR)).await;
         assert_eq!(take(&fixture).await.id, id(name));
         let fail = action(Action::Fail, name, message);
-        let applied = fixture.store.queue.apply(&[RequestRef::Act(&fail)], &[]).await;
+        let applied = fixture.store.jobs.apply(&[RequestRef::Act(&fail)], &[]).await;
         let answer = applied.answers[0].as_ref().unwrap();
         assert_eq!((answer.verdict, answer.is_death()), (Verdict::Dead, true), "{name}");
         assert_eq!(applied.expired, expired, "{name}");
-        assert_eq!(fate(&fixture, name).await, (Place::Dead, Some(reason)), "{name}");
+        assert_eq!(fate(&fixture, name).await, (JobState::Dead, Some(reason)), "{name}");
     }
 }
 
@@ -174,7 +174,7 @@ async fn an_action_begins_the_expiry_anew() {
     }
     assert_eq!(sweep(&fixture).await, BTreeSet::new(), "the time has no meaning any more");
     let now_ms = fixture.store.read_clock().await.unwrap() / 1000;
-    let anew = async |name: &str| find(&fixture, name).await.state.unwrap().anew_ms.unwrap();
+    let anew = async |name: &str| find(&fixture, name).await.state_record.unwrap().anew_ms.unwrap();
     assert!((now_ms - 60_000..=now_ms).contains(&anew("span").await));
 
     // An overdue job that is fired has its whole time again.
@@ -182,7 +182,11 @@ async fn an_action_begins_the_expiry_anew() {
     assert_eq!(fixture.act(&action(Action::Fire, "fired", 3)).await, Verdict::Firing);
     assert_eq!(sweep(&fixture).await, BTreeSet::new());
     assert!((now_ms..now_ms + 60_000).contains(&anew("fired").await));
-    assert_eq!(find(&fixture, "fired").await.state.unwrap().due_ms, AGO, "as consumers know it");
+    assert_eq!(
+        find(&fixture, "fired").await.state_record.unwrap().due_ms,
+        AGO,
+        "as consumers know it"
+    );
 
     put(&fixture, "moved", of_queue(), PAST, Expire::At(AGO + 1)).await;
     let rescheduled = fixture.act(&action(Action::Reschedule, "moved", 4)).await;
@@ -192,7 +196,7 @@ async fn an_action_begins_the_expiry_anew() {
     // A job without an expiry has nothing more in its state.
     fixture.put(NewJob::new(of_queue(), FAR).id(id("plain"))).await;
     fixture.act(&action(Action::Fire, "plain", 5)).await;
-    assert_eq!(find(&fixture, "plain").await.state.unwrap().anew_ms, None);
+    assert_eq!(find(&fixture, "plain").await.state_record.unwrap().anew_ms, None);
 }
 
 async fn take(fixture: &Fixture) -> Popped {
@@ -203,22 +207,22 @@ async fn take(fixture: &Fixture) -> Popped {
         most_bytes: 1 << 20,
         room: None,
     };
-    fixture.store.queue.pop(rand::random(), 0, "q", limits).await.unwrap().jobs.remove(0)
+    fixture.store.jobs.pop(rand::random(), 0, "q", limits).await.unwrap().jobs.remove(0)
 }
 
 async fn say(fixture: &Fixture, job: &Popped, action: LeaseAction) -> LeaseVerdict {
     let word = Acknowledgement { id: job.id.clone(), lease: job.lease.clone(), action };
-    fixture.store.queue.acknowledge(&[word]).await.remove(0).unwrap().verdict
+    fixture.store.jobs.acknowledge(&[word]).await.remove(0).unwrap().verdict
 }
 
 #[tokio::test]
 async fn a_wait_of_a_consumer_past_the_expiry_is_not_begun() {
     let fixture = Fixture::new().await;
     let fail = |wait_ms| LeaseAction::Fail { wait_ms: Some(wait_ms), error: "no".to_owned() };
-    let expired = (Place::Dead, Some(DeadReason::Expired));
+    let expired = (JobState::Dead, Some(DeadReason::Expired));
     let table = [
         ("fails", fail(2 * HOUR), LeaseVerdict::Dead, expired),
-        ("waits", fail(60_000), LeaseVerdict::Failed, (Place::Scheduled, None)),
+        ("waits", fail(60_000), LeaseVerdict::Failed, (JobState::Scheduled, None)),
         ("released", LeaseAction::Release { wait_ms: 2 * HOUR }, LeaseVerdict::Dead, expired),
     ];
     for (name, action, verdict, expected) in table {
@@ -230,7 +234,7 @@ async fn a_wait_of_a_consumer_past_the_expiry_is_not_begun() {
         }
         assert_eq!(fate(&fixture, name).await, expected, "{name}");
     }
-    let failed = find(&fixture, "fails").await.state.unwrap();
+    let failed = find(&fixture, "fails").await.state_record.unwrap();
     assert_eq!(failed.last_error, "no");
 }
 
@@ -248,7 +252,7 @@ async fn jobs_expire_in_a_full_redis() {
     fixture.redis(&["CONFIG", "SET", "maxmemory", "1mb"]).await;
     assert_eq!(sweep(&fixture).await, BTreeSet::from([("queue".to_owned(), "expired")]));
     let expired = Some(DeadReason::Expired);
-    assert_eq!(fate(&fixture, "queue").await, (Place::Dead, expired));
-    assert_eq!(fate(&fixture, "broker").await, (Place::Scheduled, expired));
+    assert_eq!(fate(&fixture, "queue").await, (JobState::Dead, expired));
+    assert_eq!(fate(&fixture, "broker").await, (JobState::Scheduled, expired));
     assert_eq!(sweep(&fixture).await, BTreeSet::new(), "the entries stay, and the jobs died once");
 }

@@ -3,7 +3,7 @@
 
 use dwell::job::{Action, Due, Verdict};
 use dwell::store::error::Class;
-use dwell::store::queue::settle::{Completion, SettleResult};
+use dwell::store::jobs::settle::{Completion, SettleResult};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::fixture::{
@@ -41,11 +41,11 @@ async fn a_failover_that_loses_claims_loses_no_job_and_tells_no_lie() {
     let store = open(&settings(&replica.url(), &fixture.settings.namespace, 1), &[MAIN]).await;
     let cancel = |name, message| action(Action::Cancel, name, message);
     assert_eq!(
-        store.queue.act(&cancel("cancelled", 10), RETRY).await.unwrap().verdict,
+        store.jobs.act(&cancel("cancelled", 10), RETRY).await.unwrap().verdict,
         Verdict::CancelledAfterAttempt
     );
     assert_eq!(
-        store.queue.act(&cancel("ahead", 11), RETRY).await.unwrap().verdict,
+        store.jobs.act(&cancel("ahead", 11), RETRY).await.unwrap().verdict,
         Verdict::Cancelled
     );
     // A job that was due so soon after the change may have been claimed before it: nobody knows of
@@ -57,46 +57,45 @@ async fn a_failover_that_loses_claims_loses_no_job_and_tells_no_lie() {
         .await
         .unwrap();
     let changed: i64 = seen.split_once(':').unwrap().1.parse().unwrap();
-    let reach = i64::try_from(dwell::store::queue::claim::MAX_CLAIM_AHEAD.as_millis()).unwrap();
+    let reach = i64::try_from(dwell::store::jobs::claim::MAX_CLAIM_AHEAD.as_millis()).unwrap();
     for (message, name, due, verdict) in [
         (5, "within reach", changed + reach, Verdict::CancelledAfterAttempt),
         (6, "beyond", changed + reach + 1, Verdict::Cancelled),
     ] {
-        store.queue.schedule(&[request(name, message, Due::At(due))]).await.unwrap();
+        store.jobs.schedule(&[request(name, message, Due::At(due))]).await.unwrap();
         assert_eq!(
-            store.queue.act(&cancel(name, message + 10), RETRY).await.unwrap().verdict,
+            store.jobs.act(&cancel(name, message + 10), RETRY).await.unwrap().verdict,
             verdict,
             "{name}"
         );
     }
     // Its confirm comes before the job is claimed again: it will land twice.
-    let early =
-        store.queue.complete(0, &[held(lease("claimed"))], Completion::Fired).await.unwrap();
+    let early = store.jobs.complete(0, &[held(lease("claimed"))], Completion::Fired).await.unwrap();
     assert_eq!(early, [SettleResult::TakenOver]);
     // A completed job is published once more, under the same id and generation.
-    let taken = store.queue.claim(0, MAIN, LEASE, 10, 1 << 20).await.unwrap().jobs;
+    let taken = store.jobs.claim(0, MAIN, LEASE, 10, 1 << 20).await.unwrap().jobs;
     assert_eq!(taken.len(), 2);
     let again = taken.iter().find(|lease| lease.id.as_str() == "completed").unwrap();
     assert_eq!(again.state.generation, lease("completed").state.generation);
     // The owner of the lost claim cannot end the new one.
     assert_eq!(
-        store.queue.complete(0, &[held(lease("claimed"))], Completion::Fired).await.unwrap(),
+        store.jobs.complete(0, &[held(lease("claimed"))], Completion::Fired).await.unwrap(),
         [SettleResult::TakenOver]
     );
     for lease in &taken {
         assert_eq!(
-            store.queue.complete(0, &[held(lease)], Completion::Fired).await.unwrap(),
+            store.jobs.complete(0, &[held(lease)], Completion::Fired).await.unwrap(),
             [SettleResult::Settled]
         );
     }
     // The inbound messages, redelivered, are known.
     let first = store
-        .queue
+        .jobs
         .schedule(&[request("claimed", 1, PAST), request("cancelled", 3, PAST)])
         .await
         .unwrap();
     assert!(first.answers.iter().all(|answer| answer.verdict == Verdict::Added));
-    assert!(store.queue.claim(0, MAIN, LEASE, 10, 1 << 20).await.unwrap().jobs.is_empty());
+    assert!(store.jobs.claim(0, MAIN, LEASE, 10, 1 << 20).await.unwrap().jobs.is_empty());
 }
 
 #[tokio::test]
@@ -123,12 +122,12 @@ async fn a_server_that_is_the_master_again_may_not_know_what_the_one_between_did
     first.order(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
     // The second does not know yet that it is no longer the master.
     let store = open(&settings(&second.url(), &fixture.settings.namespace, 1), &[MAIN]).await;
-    assert_eq!(store.queue.claim(0, MAIN, LEASE, 10, 1 << 20).await.unwrap().jobs.len(), 1);
+    assert_eq!(store.jobs.claim(0, MAIN, LEASE, 10, 1 << 20).await.unwrap().jobs.len(), 1);
 
     let store = open(&settings(&first.url(), &fixture.settings.namespace, 1), &[MAIN]).await;
     let cancel = action(Action::Cancel, "claimed", 10);
     assert_eq!(
-        store.queue.act(&cancel, RETRY).await.unwrap().verdict,
+        store.jobs.act(&cancel, RETRY).await.unwrap().verdict,
         Verdict::CancelledAfterAttempt
     );
 }
@@ -141,13 +140,13 @@ async fn a_master_that_became_a_replica_is_left() {
     let other = RedisServer::start(RedisOptions::default()).await.unwrap();
     let port = other.port().to_string();
     fixture.redis(&["REPLICAOF", "127.0.0.1", &port]).await;
-    let error = fixture.store.queue.schedule(&[request("b", 2, PAST)]).await.unwrap_err();
+    let error = fixture.store.jobs.schedule(&[request("b", 2, PAST)]).await.unwrap_err();
     assert_eq!(error.class, Class::Readonly, "{error}");
-    let error = fixture.store.queue.claim(0, MAIN, LEASE, 1, 1).await.unwrap_err();
+    let error = fixture.store.jobs.claim(0, MAIN, LEASE, 1, 1).await.unwrap_err();
     assert!(matches!(error.class, Class::Readonly | Class::NoScript), "{error}");
     fixture.redis(&["REPLICAOF", "NO", "ONE"]).await;
     wait_until("it takes jobs again", async || {
-        fixture.store.queue.schedule(&[request("c", 3, PAST)]).await.ok()
+        fixture.store.jobs.schedule(&[request("c", 3, PAST)]).await.ok()
     })
     .await;
 }

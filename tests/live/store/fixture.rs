@@ -9,10 +9,10 @@ use bytes::Bytes;
 use dwell::config::Redis;
 use dwell::job::{Action, Confirm, Conflict, Due, Job, JobId, OnTimeout, Target, Verdict};
 use dwell::request::{Act, NewJob, Origin};
+use dwell::store::jobs::batch::Answer;
+use dwell::store::jobs::claim::{Claim, ClaimedJob};
+use dwell::store::jobs::settle::{ClaimToken, Completion, Release, Retry, SettleResult};
 use dwell::store::meta::SweepRules;
-use dwell::store::queue::batch::Answer;
-use dwell::store::queue::claim::{Claim, ClaimedJob};
-use dwell::store::queue::settle::{ClaimToken, Completion, Release, Retry, SettleResult};
 use dwell::store::{Store, Unobserved};
 use dwell_connectors::{Destination, Headers};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
@@ -86,7 +86,7 @@ impl Fixture {
     }
 
     pub(crate) async fn one(&self, request: NewJob) -> Answer {
-        self.store.queue.schedule(&[request]).await.unwrap().answers[0]
+        self.store.jobs.schedule(&[request]).await.unwrap().answers[0]
     }
 
     /// Schedules and answers the verdict.
@@ -95,7 +95,7 @@ impl Fixture {
     }
 
     pub(crate) async fn act(&self, act: &Act) -> Verdict {
-        self.store.queue.act(act, RETRY).await.unwrap().verdict
+        self.store.jobs.act(act, RETRY).await.unwrap().verdict
     }
 
     pub(crate) async fn claim(&self) -> Claim {
@@ -103,7 +103,7 @@ impl Fixture {
     }
 
     pub(crate) async fn claim_for(&self, lease: Duration) -> Claim {
-        self.store.queue.claim(0, MAIN, lease, 128, 1 << 20).await.unwrap()
+        self.store.jobs.claim(0, MAIN, lease, 128, 1 << 20).await.unwrap()
     }
 
     /// Claims exactly one.
@@ -112,26 +112,25 @@ impl Fixture {
     }
 
     pub(crate) async fn rescue_one(&self) -> ClaimedJob {
-        one_of(self.store.queue.rescue(0, LEASE, 128, 1 << 20).await.unwrap())
+        one_of(self.store.jobs.rescue(0, LEASE, 128, 1 << 20).await.unwrap())
     }
 
     pub(crate) async fn complete(&self, lease: &ClaimedJob) -> bool {
-        self.store.queue.complete(0, &[held(lease)], Completion::Fired).await.unwrap()[0]
+        self.store.jobs.complete(0, &[held(lease)], Completion::Fired).await.unwrap()[0]
             == SettleResult::Settled
     }
 
     pub(crate) async fn hold(&self, lease: &ClaimedJob, ttr_ms: u32) -> bool {
-        self.store.queue.hold(0, &[(held(lease), ttr_ms)]).await.unwrap()[0]
-            == SettleResult::Settled
+        self.store.jobs.hold(0, &[(held(lease), ttr_ms)]).await.unwrap()[0] == SettleResult::Settled
     }
 
     pub(crate) async fn release(&self, lease: &ClaimedJob, unpublished: bool) -> bool {
         let release = Release { job: held(lease), pause_ms: 0, unpublished };
-        self.store.queue.release(0, MAIN, &[release]).await.unwrap()[0] == SettleResult::Settled
+        self.store.jobs.release(0, MAIN, &[release]).await.unwrap()[0] == SettleResult::Settled
     }
 
     pub(crate) async fn retry(&self, lease: &ClaimedJob, wait_ms: u64) -> bool {
-        self.store.queue.retry(0, MAIN, &[retry(lease, wait_ms)]).await.unwrap()[0]
+        self.store.jobs.retry(0, MAIN, &[retry(lease, wait_ms)]).await.unwrap()[0]
             == SettleResult::Settled
     }
 
@@ -290,7 +289,7 @@ pub(crate) fn id(text: &str) -> JobId {
 
 /// The `number`th inbound message: its first delivery.
 pub(crate) fn origin(number: u64) -> Origin {
-    Origin { fingerprint: number.to_be_bytes(), check: true, is_message: true }
+    Origin { fingerprint: number.to_be_bytes(), maybe_redelivered: true, is_message: true }
 }
 
 /// The target of the jobs here, on this broker.
@@ -312,7 +311,7 @@ pub(crate) fn job(body: impl Into<Bytes>) -> Job {
         expire: None,
         on_timeout: OnTimeout::Ready,
         tries: None,
-        ends_ms: None,
+        remove_at_ms: None,
         created_ms: 0,
         origin: "nats".to_owned(),
         trace: None,
@@ -328,8 +327,8 @@ pub(crate) fn request(name: &str, message: u64, due: Due) -> NewJob {
     NewJob {
         id: id(name),
         generated: false,
-        first: None,
-        apart: false,
+        call_id: None,
+        is_new_message: false,
         queue_full: false,
         own_queues: None,
         due,

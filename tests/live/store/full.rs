@@ -5,9 +5,9 @@ use std::time::Duration;
 use dwell::job::{Action, DeadReason, Verdict};
 use dwell::request::{Act, NewJob, Origin, Request};
 use dwell::store::error::Class;
+use dwell::store::jobs::batch::RequestRef;
+use dwell::store::jobs::settle::{Bury, Completion, SettleResult};
 use dwell::store::meta::SweepRules;
-use dwell::store::queue::batch::RequestRef;
-use dwell::store::queue::settle::{Bury, Completion, SettleResult};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::fixture::{
@@ -27,7 +27,7 @@ async fn a_master_that_takes_no_writes_is_left_as_a_replica_is() {
     let fixture = Fixture::on(&server.url(), 1, &[MAIN]).await;
     fixture.put(request("before", 1, PAST)).await;
     fixture.redis(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
-    let error = fixture.store.queue.schedule(&[request("job", 2, PAST)]).await.unwrap_err();
+    let error = fixture.store.jobs.schedule(&[request("job", 2, PAST)]).await.unwrap_err();
     assert_eq!(error.class, Class::Readonly, "{error}");
     // Behind one address there may be another master by now.
     let connections = async || fixture.redis(&["INFO", "stats"]).await;
@@ -43,7 +43,7 @@ async fn a_master_that_takes_no_writes_is_left_as_a_replica_is() {
     };
     let before = count(connections().await);
     assert_eq!(
-        fixture.store.queue.schedule(&[request("job", 2, PAST)]).await.unwrap_err().class,
+        fixture.store.jobs.schedule(&[request("job", 2, PAST)]).await.unwrap_err().class,
         Class::Readonly
     );
     assert!(count(connections().await) > before);
@@ -69,7 +69,7 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
     let fixture = Fixture::on(&server.url(), 1, &[MAIN]).await;
     let mut stored = 0;
     let error = loop {
-        match fixture.store.queue.schedule(&[large(stored)]).await {
+        match fixture.store.jobs.schedule(&[large(stored)]).await {
             Ok(_) => stored += 1,
             Err(error) => break error,
         }
@@ -82,7 +82,7 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
     assert_eq!(
         fixture
             .store
-            .queue
+            .jobs
             .schedule(&[request("small", 10_000, FAR), large(10_001)])
             .await
             .unwrap_err()
@@ -101,16 +101,16 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
     let lossy = Lossy::beside(&fixture).await;
     lossy.lose_a_claim(&fixture, 5, std::time::Duration::ZERO).await;
     let jobs =
-        lossy.store.queue.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.unwrap().jobs;
+        lossy.store.jobs.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.unwrap().jobs;
     assert_eq!(jobs.len(), 10);
     assert!(fixture.hold(&jobs[0], 0).await && fixture.hold(&jobs[1], 1_000_000).await);
     assert!(fixture.release(&jobs[2], true).await);
     assert!(fixture.retry(&jobs[3], 1_000_000).await);
     let bury = Bury { job: held(&jobs[4]), reason: DeadReason::Invalid, error: String::new() };
-    assert_eq!(fixture.store.queue.bury(0, &[bury]).await.unwrap(), [SettleResult::Settled]);
+    assert_eq!(fixture.store.jobs.bury(0, &[bury]).await.unwrap(), [SettleResult::Settled]);
     assert!(fixture.complete(&jobs[5]).await);
     assert_eq!(
-        fixture.store.queue.rescue(0, Duration::ZERO, 128, 1 << 20).await.unwrap().jobs.len(),
+        fixture.store.jobs.rescue(0, Duration::ZERO, 128, 1 << 20).await.unwrap().jobs.len(),
         1
     );
     let mut message = 20_000;
@@ -134,7 +134,7 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
     let before = fixture.dump().await;
     for word in &words {
         assert_eq!(
-            fixture.store.queue.act(word, RETRY).await.map_err(|error| error.class).unwrap_err(),
+            fixture.store.jobs.act(word, RETRY).await.map_err(|error| error.class).unwrap_err(),
             Class::Oom,
             "{word:?}"
         );
@@ -154,7 +154,7 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
         assert!(
             fixture
                 .store
-                .queue
+                .jobs
                 .complete(0, &jobs, Completion::Fired)
                 .await
                 .unwrap()
@@ -186,7 +186,7 @@ async fn words_on_unknown_ids_do_not_grow_a_full_redis() {
             })
             .collect();
         let asked: Vec<RequestRef<'_>> = words.iter().map(RequestRef::from).collect();
-        let answers = fixture.store.queue.apply(&asked, RETRY).await.answers;
+        let answers = fixture.store.jobs.apply(&asked, RETRY).await.answers;
         assert!(
             answers.iter().all(|answer| matches!(answer, Err(error) if error.class == Class::Oom)),
             "{:?}",
@@ -215,10 +215,10 @@ async fn a_full_redis_forgets_the_jobs_whose_window_is_over() {
     let rules = SweepRules { dedupe_window_ms: 60_000, ..KEEP };
     for _ in 0..2 {
         let claimed =
-            fixture.store.queue.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.unwrap();
+            fixture.store.jobs.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.unwrap();
         limit("1mb").await;
         let jobs: Vec<_> = claimed.jobs.iter().map(held).collect();
-        let settled = fixture.store.queue.complete(0, &jobs, Completion::Fired).await.unwrap();
+        let settled = fixture.store.jobs.complete(0, &jobs, Completion::Fired).await.unwrap();
         assert!(settled.iter().all(|stood| *stood == SettleResult::Settled));
         // The window of the newer table is over, and nothing new arrives.
         limit("100mb").await;
@@ -295,7 +295,7 @@ async fn a_key_of_another_type_is_an_error() {
         }
         let lease = fixture
             .store
-            .queue
+            .jobs
             .claim(0, MAIN, super::fixture::LEASE, 1, 1)
             .await
             .unwrap()
@@ -304,19 +304,17 @@ async fn a_key_of_another_type_is_an_error() {
         fixture.redis(&["DEL", &fixture.key(name)]).await;
         fixture.redis(&["SET", &fixture.key(name), "damage"]).await;
         let mut errors = Vec::new();
-        errors.extend(fixture.store.queue.schedule(&[request("job-1", 9, FAR)]).await.err());
+        errors.extend(fixture.store.jobs.schedule(&[request("job-1", 9, FAR)]).await.err());
         errors.extend(
-            fixture.store.queue.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.err(),
+            fixture.store.jobs.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.err(),
         );
+        errors.extend(fixture.store.jobs.rescue(0, super::fixture::LEASE, 10, 1 << 20).await.err());
         errors
-            .extend(fixture.store.queue.rescue(0, super::fixture::LEASE, 10, 1 << 20).await.err());
-        errors.extend(
-            fixture.store.queue.complete(0, &[held(&lease)], Completion::Fired).await.err(),
-        );
-        errors.extend(fixture.store.queue.retry(0, MAIN, &[retry(&lease, 0)]).await.err());
+            .extend(fixture.store.jobs.complete(0, &[held(&lease)], Completion::Fired).await.err());
+        errors.extend(fixture.store.jobs.retry(0, MAIN, &[retry(&lease, 0)]).await.err());
         errors.extend(fixture.store.admin.sweep(0, KEEP).await.err());
         for what in [Action::Cancel, Action::Fire, Action::Fail] {
-            errors.extend(fixture.store.queue.act(&action(what, "job-2", 10), RETRY).await.err());
+            errors.extend(fixture.store.jobs.act(&action(what, "job-2", 10), RETRY).await.err());
         }
         assert!(!errors.is_empty(), "{name}");
         for error in &errors {
@@ -347,7 +345,7 @@ async fn a_state_that_is_cut_off_holds_up_no_other_job() {
     // A new schedule of that id is refused, and the rest of its batch is not.
     let error = fixture
         .store
-        .queue
+        .jobs
         .schedule(&[request("cut", 3, PAST), request("new", 4, FAR)])
         .await
         .unwrap_err();
@@ -378,7 +376,7 @@ async fn a_record_that_cannot_be_read_has_a_verdict_for_each_action() {
         .unwrap();
     let broken = fixture.claim().await.broken.remove(0);
     let bury = Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why };
-    assert_eq!(fixture.store.queue.bury(0, &[bury]).await.unwrap(), [SettleResult::Settled]);
+    assert_eq!(fixture.store.jobs.bury(0, &[bury]).await.unwrap(), [SettleResult::Settled]);
     // An action that is an error is tried for ever by the ingest that read it.
     for (message, (what, verdict)) in [
         (Action::Fire, Verdict::Dead),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use dwell::job::{Action, DeadReason, Verdict};
-use dwell::store::queue::claim::ClaimedJob;
-use dwell::store::queue::settle::{Bury, Completion, Retry, SettleResult};
+use dwell::store::jobs::claim::ClaimedJob;
+use dwell::store::jobs::settle::{Bury, Completion, Retry, SettleResult};
 
 use super::fixture::{Fixture, MAIN, PAST, action, request, retry};
 
@@ -15,7 +15,7 @@ async fn claimed(fixture: &Fixture, message: u64) -> ClaimedJob {
 }
 
 async fn complete(fixture: &Fixture, lease: &ClaimedJob) -> SettleResult {
-    fixture.store.queue.complete(0, &[lease.token()], Completion::Fired).await.unwrap()[0]
+    fixture.store.jobs.complete(0, &[lease.token()], Completion::Fired).await.unwrap()[0]
 }
 
 #[tokio::test]
@@ -51,14 +51,14 @@ async fn a_job_that_dies_makes_no_attempt_any_more() {
     let owner = fixture.claim_for(Duration::ZERO).await.jobs.remove(0);
     let rescued = fixture.rescue_one().await;
     let dies = Retry { dies: Some(DeadReason::Crashed), ..retry(&rescued, 0) };
-    assert_eq!(fixture.store.queue.retry(0, MAIN, &[dies]).await.unwrap(), [SettleResult::Settled]);
+    assert_eq!(fixture.store.jobs.retry(0, MAIN, &[dies]).await.unwrap(), [SettleResult::Settled]);
     assert_eq!(complete(&fixture, &owner).await, SettleResult::Lost);
     let bury = Bury {
         job: fixture.claim_one().await.token(),
         reason: DeadReason::Crashed,
         error: String::new(),
     };
-    assert_eq!(fixture.store.queue.bury(0, &[bury]).await.unwrap(), [SettleResult::Settled]);
+    assert_eq!(fixture.store.jobs.bury(0, &[bury]).await.unwrap(), [SettleResult::Settled]);
     assert_eq!(complete(&fixture, &owner).await, SettleResult::Lost);
 }
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use dwell::job::DeadReason;
-use dwell::store::queue::settle::{
+use dwell::store::jobs::settle::{
     Bury, ClaimName, ClaimToken, Completion, Release, Retry, SettleResult,
 };
-use dwell::store::reader::lookup::Place;
+use dwell::store::reader::lookup::JobState;
 
 use super::fixture::{Fixture, LEASE, MAIN, PAST, held, id, request, retry};
 
@@ -14,14 +14,14 @@ use super::fixture::{Fixture, LEASE, MAIN, PAST, held, id, request, retry};
 async fn leases_of_a_later_version_stay_and_hide_nothing() {
     let fixture = Fixture::new().await;
     let batch: Vec<_> = (0..300).map(|n| request(&format!("job-{n:03}"), n, PAST)).collect();
-    fixture.store.queue.schedule(&batch).await.unwrap();
+    fixture.store.jobs.schedule(&batch).await.unwrap();
     for _ in 0..3 {
         fixture.claim_for(Duration::ZERO).await;
     }
     for n in 0..299 {
         fixture.redis(&["HSET", &fixture.key("jobs"), &format!("job-{n:03}"), "\x03"]).await;
     }
-    let taken = fixture.store.queue.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+    let taken = fixture.store.jobs.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.unknown), (1, 299));
 }
 
@@ -46,7 +46,7 @@ async fn a_record_that_cannot_be_read_is_handed_out_as_broken_and_can_be_buried(
     assert_eq!((taken.jobs.len(), taken.broken.len()), (0, 1));
     let broken = &taken.broken[0];
     let bury = Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why.clone() };
-    assert_eq!(fixture.store.queue.bury(0, &[bury]).await.unwrap(), [SettleResult::Settled]);
+    assert_eq!(fixture.store.jobs.bury(0, &[bury]).await.unwrap(), [SettleResult::Settled]);
     assert_eq!(fixture.place("a").await, "dead");
 }
 
@@ -60,7 +60,7 @@ async fn ids_without_a_record_are_taken_out() {
     fixture.redis(&["DEL", &fixture.key("jobs")]).await;
     let taken = fixture.claim().await;
     assert_eq!((taken.jobs.len(), taken.orphans), (0, 1));
-    let taken = fixture.store.queue.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+    let taken = fixture.store.jobs.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.orphans), (0, 1));
     assert_eq!(
         (fixture.place("due").await, fixture.place("run").await),
@@ -72,27 +72,27 @@ async fn ids_without_a_record_are_taken_out() {
 async fn settle(fixture: &Fixture, name: &str, job: ClaimToken) -> bool {
     let error = "no answer".to_owned();
     let answers = match name {
-        "complete" => fixture.store.queue.complete(0, &[job], Completion::Fired).await,
-        "drop" => fixture.store.queue.complete(0, &[job], Completion::Dropped).await,
-        "hold" => fixture.store.queue.hold(0, &[(job, 30_000)]).await,
+        "complete" => fixture.store.jobs.complete(0, &[job], Completion::Fired).await,
+        "drop" => fixture.store.jobs.complete(0, &[job], Completion::Dropped).await,
+        "hold" => fixture.store.jobs.hold(0, &[(job, 30_000)]).await,
         "release" => {
             fixture
                 .store
-                .queue
+                .jobs
                 .release(0, MAIN, &[Release { job, pause_ms: 1000, unpublished: false }])
                 .await
         }
         "undo" => {
             fixture
                 .store
-                .queue
+                .jobs
                 .release(0, MAIN, &[Release { job, pause_ms: 1000, unpublished: true }])
                 .await
         }
         "retry" => {
             fixture
                 .store
-                .queue
+                .jobs
                 .retry(
                     0,
                     MAIN,
@@ -103,7 +103,7 @@ async fn settle(fixture: &Fixture, name: &str, job: ClaimToken) -> bool {
         "die" => {
             fixture
                 .store
-                .queue
+                .jobs
                 .retry(
                     0,
                     MAIN,
@@ -120,7 +120,7 @@ async fn settle(fixture: &Fixture, name: &str, job: ClaimToken) -> bool {
         "bury" => {
             fixture
                 .store
-                .queue
+                .jobs
                 .bury(0, &[Bury { job, reason: DeadReason::RetriesExhausted, error }])
                 .await
         }
@@ -179,7 +179,7 @@ async fn only_the_token_of_the_lease_ends_it_and_only_once() {
 async fn batches_are_settled_job_by_job() {
     let fixture = Fixture::new().await;
     let batch: Vec<_> = (0..128).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
-    fixture.store.queue.schedule(&batch).await.unwrap();
+    fixture.store.jobs.schedule(&batch).await.unwrap();
     let taken = fixture.claim().await;
     assert_eq!(taken.jobs.len(), 128);
     let jobs: Vec<ClaimToken> = taken
@@ -197,7 +197,7 @@ async fn batches_are_settled_job_by_job() {
             }
         })
         .collect();
-    let answers = fixture.store.queue.complete(0, &jobs, Completion::Fired).await.unwrap();
+    let answers = fixture.store.jobs.complete(0, &jobs, Completion::Fired).await.unwrap();
     assert!(
         answers
             .iter()
@@ -205,7 +205,7 @@ async fn batches_are_settled_job_by_job() {
             .all(|(n, stood)| (*stood == SettleResult::Settled) == (n % 2 == 0))
     );
     assert_eq!(fixture.store.reader.counts(&[]).await.unwrap().reserved, [64]);
-    assert_eq!(fixture.store.queue.complete(0, &[], Completion::Fired).await.unwrap(), []);
+    assert_eq!(fixture.store.jobs.complete(0, &[], Completion::Fired).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -232,7 +232,7 @@ async fn a_release_waits_out_its_pause() {
     let before = fixture.store.read_clock().await.unwrap() / 1000;
     fixture
         .store
-        .queue
+        .jobs
         .release(0, MAIN, &[Release { job: held(&lease), pause_ms: 60_000, unpublished: true }])
         .await
         .unwrap();
@@ -254,7 +254,7 @@ async fn a_retry_moves_the_step_and_remembers_why() {
     let lease = fixture.claim_one().await;
     // A publish that was never begun counts no attempt, but the step is used.
     let unpublished = Retry { unpublished: true, error: "é".repeat(5000), ..retry(&lease, 0) };
-    fixture.store.queue.retry(0, MAIN, &[unpublished]).await.unwrap();
+    fixture.store.jobs.retry(0, MAIN, &[unpublished]).await.unwrap();
     let lease = fixture.claim_one().await;
     assert_eq!((lease.state.step, lease.state.attempt, lease.state.last_error.len()), (4, 4, 4400));
 }
@@ -266,7 +266,7 @@ async fn a_dying_job_makes_no_attempt_and_stays_dying_until_it_is_buried() {
     let lease = fixture.claim_one().await;
     fixture
         .store
-        .queue
+        .jobs
         .retry(0, MAIN, &[Retry { dies: Some(DeadReason::RetriesExhausted), ..retry(&lease, 0) }])
         .await
         .unwrap();
@@ -285,7 +285,7 @@ async fn a_dying_job_makes_no_attempt_and_stays_dying_until_it_is_buried() {
     assert_eq!((lease.state.attempt, lease.state.reason), (1, Some(DeadReason::RetriesExhausted)));
     fixture
         .store
-        .queue
+        .jobs
         .bury(
             0,
             &[Bury {
@@ -297,7 +297,10 @@ async fn a_dying_job_makes_no_attempt_and_stays_dying_until_it_is_buried() {
         .await
         .unwrap();
     let found = fixture.store.reader.find(&id("a")).await.unwrap().unwrap();
-    assert_eq!((found.place, found.state.unwrap().last_error.as_str()), (Place::Dead, "the end"));
+    assert_eq!(
+        (found.state, found.state_record.unwrap().last_error.as_str()),
+        (JobState::Dead, "the end")
+    );
 }
 
 #[tokio::test]
@@ -308,7 +311,7 @@ async fn a_hold_waits_for_the_consumer_from_the_confirm_on() {
     assert!(fixture.hold(&lease, 3_600_000).await);
     let deadline = fixture.store.reader.find(&id("a")).await.unwrap().unwrap().score_ms;
     assert!(deadline > fixture.store.now_ms() + 3_000_000);
-    let rescued = fixture.store.queue.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+    let rescued = fixture.store.jobs.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!((rescued.jobs.len(), rescued.next_ms), (0, Some(deadline)));
 }
 
@@ -330,7 +333,7 @@ async fn a_rescue_tells_crashed_from_held_and_counts_a_crash_once_a_lease() {
         // The first rescuer crashes as well: the second takes over from it, and counts nothing.
         let first = fixture
             .store
-            .queue
+            .jobs
             .rescue(0, Duration::ZERO, 128, 1 << 20)
             .await
             .unwrap()
@@ -354,13 +357,13 @@ async fn a_rescue_tells_crashed_from_held_and_counts_a_crash_once_a_lease() {
 async fn a_rescue_is_bounded_and_tells_of_more() {
     let fixture = Fixture::new().await;
     let batch: Vec<_> = (0..10).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
-    fixture.store.queue.schedule(&batch).await.unwrap();
+    fixture.store.jobs.schedule(&batch).await.unwrap();
     fixture.claim_for(Duration::ZERO).await;
-    let taken = fixture.store.queue.rescue(0, LEASE, 4, 1 << 20).await.unwrap();
+    let taken = fixture.store.jobs.rescue(0, LEASE, 4, 1 << 20).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.more), (4, true));
-    let taken = fixture.store.queue.rescue(0, LEASE, 128, 1).await.unwrap();
+    let taken = fixture.store.jobs.rescue(0, LEASE, 128, 1).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.more), (1, true));
-    let taken = fixture.store.queue.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+    let taken = fixture.store.jobs.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.more), (5, false));
     assert!(taken.next_ms.is_some());
 }

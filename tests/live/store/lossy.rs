@@ -5,7 +5,7 @@ use std::time::Duration;
 use dwell::config::Redis;
 use dwell::store::Store;
 use dwell::store::error::{Class, StoreError};
-use dwell::store::queue::claim::ClaimRequest;
+use dwell::store::jobs::claim::ClaimRequest;
 use dwell::store::scripts::Name;
 use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
 
@@ -52,7 +52,7 @@ impl Lossy {
             self.link.heal();
         };
         let (answer, ()) = tokio::join!(
-            self.store.queue.claim_ahead(
+            self.store.jobs.claim_ahead(
                 0,
                 MAIN,
                 ClaimRequest { lease: LEASE, most, most_bytes: 1 << 20, ahead }

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use dwell::job::{Action, Verdict};
-use dwell::store::queue::claim::ClaimedJob;
-use dwell::store::queue::settle::{ClaimToken, Completion, SettleResult};
+use dwell::store::jobs::claim::ClaimedJob;
+use dwell::store::jobs::settle::{ClaimToken, Completion, SettleResult};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::fixture::{FAR, Fixture, LEASE, MAIN, PAST, action, held, request};
@@ -13,7 +13,7 @@ use super::fixture::{FAR, Fixture, LEASE, MAIN, PAST, action, held, request};
 /// Claims this many jobs, named by their number, in one lease.
 async fn claimed(fixture: &Fixture, count: u64, lease: Duration) -> Vec<ClaimedJob> {
     let batch: Vec<_> = (0..count).map(|n| request(&n.to_string(), n, PAST)).collect();
-    fixture.store.queue.schedule(&batch).await.unwrap();
+    fixture.store.jobs.schedule(&batch).await.unwrap();
     let mut jobs = fixture.claim_for(lease).await.jobs;
     jobs.sort_by_key(|lease| lease.id.as_str().parse::<u64>().unwrap());
     assert_eq!(jobs.len() as u64, count);
@@ -22,7 +22,7 @@ async fn claimed(fixture: &Fixture, count: u64, lease: Duration) -> Vec<ClaimedJ
 
 async fn complete(fixture: &Fixture, jobs: &[ClaimedJob]) -> Vec<bool> {
     let tokens: Vec<ClaimToken> = jobs.iter().map(held).collect();
-    let results = fixture.store.queue.complete(0, &tokens, Completion::Fired).await.unwrap();
+    let results = fixture.store.jobs.complete(0, &tokens, Completion::Fired).await.unwrap();
     results.iter().map(|result| *result == SettleResult::Settled).collect()
 }
 
@@ -74,7 +74,7 @@ async fn jobs_of_several_leases_are_settled_in_one_call_in_their_order() {
     let fixture = Fixture::new().await;
     let first = claimed(&fixture, 3, LEASE).await;
     let batch: Vec<_> = (3..6).map(|n| request(&n.to_string(), n, PAST)).collect();
-    fixture.store.queue.schedule(&batch).await.unwrap();
+    fixture.store.jobs.schedule(&batch).await.unwrap();
     let mut second = fixture.claim().await.jobs;
     second.sort_by_key(|lease| lease.id.as_str().to_owned());
     assert_eq!(fixture.act(&action(Action::Cancel, "4", 90)).await, Verdict::InFlight);
@@ -91,9 +91,9 @@ async fn a_lease_that_was_half_settled_when_its_owner_died_is_taken_over_in_piec
     let fixture = Fixture::new().await;
     let jobs = claimed(&fixture, 10, Duration::ZERO).await;
     assert!(complete(&fixture, &jobs[..5]).await.iter().all(|done| *done));
-    let some = fixture.store.queue.rescue(0, LEASE, 2, 1 << 20).await.unwrap();
+    let some = fixture.store.jobs.rescue(0, LEASE, 2, 1 << 20).await.unwrap();
     assert_eq!((some.jobs.len(), some.more), (2, true));
-    let rest = fixture.store.queue.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+    let rest = fixture.store.jobs.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!((rest.jobs.len(), rest.more, leases(&fixture).await), (3, false, 2));
     // The former owner has nothing left; each rescuer has its own.
     assert_eq!(complete(&fixture, &jobs).await, [false; 10]);
@@ -133,7 +133,7 @@ async fn any_number_of_leases_that_end_is_taken_over() {
     assert!(fixture.hold(&lease, 0).await);
     let (mut ids, mut calls) = (std::collections::BTreeSet::new(), 0);
     loop {
-        let taken = fixture.store.queue.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
+        let taken = fixture.store.jobs.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
         ids.extend(taken.jobs.iter().map(|lease| lease.id.as_str().to_owned()));
         calls += 1;
         if !taken.more {
@@ -160,7 +160,7 @@ async fn a_complete_that_failed_at_its_last_write_ends_no_later_schedule() {
         fixture.redis(&["EVAL", &fill, "0"]).await;
     }
     fixture.redis(&["ACL", "SETUSER", "default", "-rename"]).await;
-    let failed = fixture.store.queue.complete(0, &[held(&jobs[0])], Completion::Fired).await;
+    let failed = fixture.store.jobs.complete(0, &[held(&jobs[0])], Completion::Fired).await;
     assert!(failed.is_err(), "the turn of gone is refused");
     assert_eq!(fixture.put(request("0", 50, FAR)).await, Verdict::Added);
     assert_eq!(complete(&fixture, &jobs).await, [false]);
@@ -172,7 +172,7 @@ async fn a_lost_claim_of_which_some_was_cancelled_gives_back_the_rest() {
     let fixture = Fixture::new().await;
     let jobs = claimed(&fixture, 4, LEASE).await;
     assert_eq!(fixture.act(&action(Action::Cancel, "1", 90)).await, Verdict::InFlight);
-    assert_eq!(fixture.store.queue.reclaim(jobs[0].token.lease.nonce, 0, MAIN).await.unwrap(), 3);
+    assert_eq!(fixture.store.jobs.reclaim(jobs[0].token.lease.nonce, 0, MAIN).await.unwrap(), 3);
     for (name, place) in [("0", "due:main"), ("1", "none"), ("2", "due:main"), ("3", "due:main")] {
         assert_eq!(fixture.place(name).await, place, "{name}");
     }

@@ -5,8 +5,8 @@ use dwell::config::Token;
 use dwell::job::{Action, Job, Verdict};
 use dwell::request::{Act, NewJob, OwnQueues};
 use dwell::store::error::Class;
-use dwell::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
-use dwell::store::queue::pop::{PopLimits, Popped};
+use dwell::store::jobs::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
+use dwell::store::jobs::pop::{PopLimits, Popped};
 
 use super::fixture::{FAR, Fixture, PAST, RETRY, id, request};
 
@@ -34,12 +34,12 @@ fn of(queues: &[&str]) -> Option<OwnQueues> {
 async fn take(fixture: &Fixture, queue: &str) -> Popped {
     let limits =
         PopLimits { ttr_ms: None, max_ttr_ms: 600_000, most: 1, most_bytes: 1 << 20, room: None };
-    fixture.store.queue.pop(rand::random(), 0, queue, limits).await.unwrap().jobs.remove(0)
+    fixture.store.jobs.pop(rand::random(), 0, queue, limits).await.unwrap().jobs.remove(0)
 }
 
 async fn say(fixture: &Fixture, job: Popped, action: LeaseAction) -> LeaseVerdict {
     let acknowledgements = [Acknowledgement { id: job.id, lease: job.lease, action }];
-    fixture.store.queue.acknowledge(&acknowledgements).await.remove(0).unwrap().verdict
+    fixture.store.jobs.acknowledge(&acknowledgements).await.remove(0).unwrap().verdict
 }
 
 /// A job of others in each place: `ready`, `held`, `dead`, and `broker`.
@@ -78,7 +78,7 @@ async fn a_job_of_others_is_neither_replaced_nor_acted_on() {
                 own_queues: of(&["orders.*", "bill"]),
                 ..job(name, "orders.eu").on_conflict(conflict)
             };
-            let refused = fixture.store.queue.schedule(&[new]).await.unwrap_err();
+            let refused = fixture.store.jobs.schedule(&[new]).await.unwrap_err();
             assert_eq!(
                 (refused.class, refused.is_refusal()),
                 (Class::Taken, true),
@@ -88,7 +88,7 @@ async fn a_job_of_others_is_neither_replaced_nor_acted_on() {
         for action in ACTIONS {
             let act = Act { own_queues: of(&["orders.*", "bill"]), ..Act::new(action, id(name)) };
             assert_eq!(
-                fixture.store.queue.act(&act, RETRY).await.unwrap().verdict,
+                fixture.store.jobs.act(&act, RETRY).await.unwrap().verdict,
                 Verdict::NotFound,
                 "{name} {action:?}"
             );

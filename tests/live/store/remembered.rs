@@ -3,10 +3,10 @@
 use dwell::job::{Action, DeadReason, Job, Verdict};
 use dwell::request::{Act, NewJob, Origin};
 use dwell::store::admin::sweep::Swept;
+use dwell::store::jobs::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
+use dwell::store::jobs::pop::PopLimits;
+use dwell::store::jobs::settle::{Bury, Completion, SettleResult};
 use dwell::store::meta::SweepRules;
-use dwell::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
-use dwell::store::queue::pop::PopLimits;
-use dwell::store::queue::settle::{Bury, Completion, SettleResult};
 
 use super::fixture::{FAR, Fixture, KEEP, MAIN, PAST, action, held, id, request};
 
@@ -81,12 +81,12 @@ async fn ten_thousand_jobs_of_a_bucket_that_are_over_are_known_for_the_window() 
             .collect()
     };
     for round in 0..80 {
-        fixture.store.queue.schedule(&batch(round)).await.unwrap();
+        fixture.store.jobs.schedule(&batch(round)).await.unwrap();
         let jobs: Vec<_> = fixture.claim().await.jobs.iter().map(held).collect();
         assert!(
             fixture
                 .store
-                .queue
+                .jobs
                 .complete(0, &jobs, Completion::Fired)
                 .await
                 .unwrap()
@@ -97,7 +97,7 @@ async fn ten_thousand_jobs_of_a_bucket_that_are_over_are_known_for_the_window() 
     assert_eq!(fixture.store.admin.sweep(0, KEEP).await.unwrap(), NOTHING);
     // The same messages come again.
     for round in 0..80 {
-        let again = fixture.store.queue.schedule(&batch(round)).await.unwrap();
+        let again = fixture.store.jobs.schedule(&batch(round)).await.unwrap();
         assert!(
             again.answers.iter().all(|answer| answer.verdict == Verdict::Added),
             "round {round}: {again:?}"
@@ -120,7 +120,7 @@ async fn ten_thousand_fetched_jobs_of_a_bucket_are_known_to_be_finished() {
             NewJob::new(Job { ttr_ms: 600_000, ..Job::for_queue("q", "") }, PAST)
                 .id(id(&format!("job-{round:02}-{n:03}")))
         };
-        fixture.store.queue.schedule(&(0..128).map(new).collect::<Vec<_>>()).await.unwrap();
+        fixture.store.jobs.schedule(&(0..128).map(new).collect::<Vec<_>>()).await.unwrap();
         let limits = PopLimits {
             ttr_ms: None,
             max_ttr_ms: 600_000,
@@ -128,7 +128,7 @@ async fn ten_thousand_fetched_jobs_of_a_bucket_are_known_to_be_finished() {
             most_bytes: 1 << 20,
             room: None,
         };
-        let popped = fixture.store.queue.pop(rand::random(), 0, "q", limits).await.unwrap();
+        let popped = fixture.store.jobs.pop(rand::random(), 0, "q", limits).await.unwrap();
         acknowledgements.extend(popped.jobs.into_iter().map(|job| Acknowledgement {
             id: job.id,
             lease: job.lease,
@@ -136,7 +136,7 @@ async fn ten_thousand_fetched_jobs_of_a_bucket_are_known_to_be_finished() {
         }));
     }
     for wanted in [LeaseVerdict::Finished, LeaseVerdict::Fired] {
-        let answers = fixture.store.queue.acknowledge(&acknowledgements).await;
+        let answers = fixture.store.jobs.acknowledge(&acknowledgements).await;
         let told =
             answers.iter().filter(|answer| answer.as_ref().unwrap().verdict == wanted).count();
         assert_eq!((answers.len(), told), (80 * 128, 80 * 128), "{wanted:?}");
@@ -270,7 +270,7 @@ async fn the_dead_are_swept_at_the_end_of_their_retention() {
     let fixture = Fixture::new().await;
     let batch: Vec<NewJob> =
         (0..128).chain(128..130).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
-    fixture.store.queue.schedule(&batch).await.unwrap();
+    fixture.store.jobs.schedule(&batch).await.unwrap();
     for _ in 0..2 {
         let buries: Vec<Bury> = fixture
             .claim()
@@ -283,7 +283,7 @@ async fn the_dead_are_swept_at_the_end_of_their_retention() {
                 error: String::new(),
             })
             .collect();
-        fixture.store.queue.bury(0, &buries).await.unwrap();
+        fixture.store.jobs.bury(0, &buries).await.unwrap();
     }
     let counts = fixture.store.reader.counts(&[]).await.unwrap();
     assert_eq!((counts.scheduled, counts.reserved, counts.dead), (vec![0], vec![0], vec![130]));

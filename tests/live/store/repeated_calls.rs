@@ -3,8 +3,8 @@
 use dwell::apply::RequestBatch;
 use dwell::job::{Action, Conflict, Due, Verdict};
 use dwell::request::{NewJob, Origin, Request};
-use dwell::store::queue::batch::Answer;
-use dwell::store::queue::settle::{Bury, Completion};
+use dwell::store::jobs::batch::Answer;
+use dwell::store::jobs::settle::{Bury, Completion};
 use dwell_connectors::conformance::proxy::{Direction, Flow};
 
 use super::fixture::{FAR, Fixture, PAST, RETRY, action, held, id, origin, request};
@@ -13,11 +13,11 @@ use crate::support::wait_until;
 
 /// The first delivery of a message whose id is made of its content.
 fn first(number: u64, due: Due, generation: &[u8; 8]) -> NewJob {
-    let origin = Origin { check: false, ..origin(number) };
+    let origin = Origin { maybe_redelivered: false, ..origin(number) };
     NewJob {
         generated: true,
-        first: Some(*generation),
-        apart: true,
+        call_id: Some(*generation),
+        is_new_message: true,
         origin,
         ..request("a", number, due)
     }
@@ -26,12 +26,12 @@ fn first(number: u64, due: Due, generation: &[u8; 8]) -> NewJob {
 /// The same call again answers as before; another delivery of equal content is another message
 /// still.
 async fn is_answered_as_before(fixture: &Fixture, call: &NewJob, verdict: Verdict) {
-    for check in [false, true] {
-        let again = NewJob { origin: Origin { check, ..call.origin }, ..call.clone() };
-        assert_eq!(fixture.put(again).await, verdict, "check {check}");
+    for maybe_redelivered in [false, true] {
+        let again = NewJob { origin: Origin { maybe_redelivered, ..call.origin }, ..call.clone() };
+        assert_eq!(fixture.put(again).await, verdict, "redelivered: {maybe_redelivered}");
     }
     assert_eq!(fixture.place("a").await, "none");
-    let other = NewJob { first: Some(*b"equalone"), ..call.clone() };
+    let other = NewJob { call_id: Some(*b"equalone"), ..call.clone() };
     assert_eq!(fixture.put(other).await, Verdict::Duplicate);
     assert_eq!(fixture.place("a").await, "none");
 }
@@ -49,13 +49,14 @@ async fn a_call_repeated_behind_a_cancel_stores_nothing() {
 #[tokio::test]
 async fn a_copy_of_a_call_that_comes_late_behind_a_cancel_stores_nothing() {
     let fixture = Fixture::new().await;
-    let call = NewJob { generated: false, apart: false, ..first(1, FAR, b"firstone") };
-    let again = NewJob { origin: Origin { check: true, ..call.origin }, ..call.clone() };
+    let call = NewJob { generated: false, is_new_message: false, ..first(1, FAR, b"firstone") };
+    let again =
+        NewJob { origin: Origin { maybe_redelivered: true, ..call.origin }, ..call.clone() };
     assert_eq!(fixture.put(again).await, Verdict::Added);
     assert_eq!(fixture.act(&action(Action::Cancel, "a", 2)).await, Verdict::Cancelled);
     assert_eq!(fixture.put(call.clone()).await, Verdict::Added);
     assert_eq!(fixture.place("a").await, "none");
-    let other = NewJob { first: Some(*b"equalone"), ..call };
+    let other = NewJob { call_id: Some(*b"equalone"), ..call };
     assert_eq!(fixture.put(other).await, Verdict::Added);
     assert_eq!(fixture.place("a").await, "due:main");
 }
@@ -65,8 +66,12 @@ async fn a_late_copy_of_a_call_that_changed_nothing_stores_nothing() {
     for conflict in [Conflict::Keep, Conflict::Reject, Conflict::Replace] {
         let fixture = Fixture::new().await;
         assert_eq!(fixture.put(request("a", 1, FAR)).await, Verdict::Added);
-        let call =
-            NewJob { generated: false, apart: false, conflict, ..first(2, FAR, b"firstone") };
+        let call = NewJob {
+            generated: false,
+            is_new_message: false,
+            conflict,
+            ..first(2, FAR, b"firstone")
+        };
         let call = if conflict == Conflict::Replace {
             NewJob { job: request("a", 1, FAR).job, ..call }
         } else {
@@ -111,7 +116,7 @@ async fn a_call_repeated_behind_a_new_schedule_of_its_job_stores_nothing() {
         if word == Action::Requeue {
             let job = held(&fixture.claim_one().await);
             let bury = Bury { job, reason: dwell::job::DeadReason::Invalid, error: String::new() };
-            fixture.store.queue.bury(0, &[bury]).await.unwrap();
+            fixture.store.jobs.bury(0, &[bury]).await.unwrap();
         }
         let act = dwell::request::Act { due: Some(PAST), ..action(word, "a", 2) };
         assert!(matches!(fixture.act(&act).await, Verdict::Rescheduled | Verdict::Requeued));
@@ -146,9 +151,9 @@ async fn an_outcome_without_a_generation_still_answers() {
     let fixture = Fixture::new().await;
     let call = first(1, PAST, b"firstone");
     let plain = request("b", 2, PAST);
-    fixture.store.queue.schedule(&[call.clone(), plain.clone()]).await.unwrap();
+    fixture.store.jobs.schedule(&[call.clone(), plain.clone()]).await.unwrap();
     let jobs: Vec<_> = fixture.claim().await.jobs.iter().map(held).collect();
-    fixture.store.queue.complete(0, &jobs, Completion::Fired).await.unwrap();
+    fixture.store.jobs.complete(0, &jobs, Completion::Fired).await.unwrap();
     // As an instance of before writes it.
     const CUT: &str = "for _, id in ipairs(ARGV) do redis.call('HSET', KEYS[1], id, redis.call('HGET', KEYS[1], id):sub(1, 18)) end";
     fixture.redis(&["EVAL", CUT, "1", &fixture.key("completed"), "a", "b"]).await;
@@ -170,7 +175,7 @@ async fn a_lost_answer_and_a_cancel_leave_one_job_which_is_cancelled() {
     let fixture = Fixture::new().await;
     let lossy = Lossy::beside(&fixture).await;
     // It opens the connection, and Redis knows the script.
-    lossy.store.queue.schedule(&[request("first", 9, FAR)]).await.unwrap();
+    lossy.store.jobs.schedule(&[request("first", 9, FAR)]).await.unwrap();
     fixture.act(&action(Action::Cancel, "first", 10)).await;
     lossy.link.set(Direction::Down, Flow::Drop);
     let mut requests = [Request::NewJob(Box::new(first(1, FAR, b"firstone")))];

@@ -2,8 +2,8 @@
 
 use dwell::job::{Action, Conflict, Due, Verdict};
 use dwell::request::{Act, NewJob};
-use dwell::store::queue::batch::Answer;
-use dwell::store::queue::settle::{Bury, SettleResult};
+use dwell::store::jobs::batch::Answer;
+use dwell::store::jobs::settle::{Bury, SettleResult};
 use dwell::store::record;
 use dwell::store::wake_up::WakeUp;
 
@@ -26,7 +26,7 @@ async fn redelivered(fixture: &Fixture, request: &NewJob, expected: Answer) {
 #[tokio::test]
 async fn a_new_job_is_added_and_waits() {
     let fixture = Fixture::new().await;
-    let scheduled = fixture.store.queue.schedule(&[request("a", 1, FAR)]).await.unwrap();
+    let scheduled = fixture.store.jobs.schedule(&[request("a", 1, FAR)]).await.unwrap();
     assert_eq!(scheduled.answers, [answer(Verdict::Added, FAR)]);
     assert_eq!(
         scheduled.wake_ups,
@@ -34,7 +34,7 @@ async fn a_new_job_is_added_and_waits() {
     );
     assert_eq!(fixture.place("a").await, "due:main");
     let found = fixture.store.reader.find(&id("a")).await.unwrap().unwrap();
-    assert_eq!((found.score_ms, found.state), (4_000_000_000_000, None));
+    assert_eq!((found.score_ms, found.state_record), (4_000_000_000_000, None));
     assert_eq!(found.record.job, request("a", 1, FAR).job);
     redelivered(&fixture, &request("a", 1, FAR), answer(Verdict::Added, FAR)).await;
 }
@@ -43,10 +43,10 @@ async fn a_new_job_is_added_and_waits() {
 async fn only_a_new_head_is_told() {
     let fixture = Fixture::new().await;
     fixture.put(request("a", 1, Due::At(3_000_000_000_000))).await;
-    assert_eq!(fixture.store.queue.schedule(&[request("b", 2, FAR)]).await.unwrap().wake_ups, []);
+    assert_eq!(fixture.store.jobs.schedule(&[request("b", 2, FAR)]).await.unwrap().wake_ups, []);
     let wake_ups = fixture
         .store
-        .queue
+        .jobs
         .schedule(&[
             request("c", 3, Due::At(2_000_000_000_001)),
             request("d", 4, Due::At(2_000_000_000_000)),
@@ -92,7 +92,7 @@ async fn no_delay_is_over_before_its_time() {
                     due: Some(Due::In(5)),
                     ..action(Action::Reschedule, &name, 1000 + number)
                 };
-                fixture.store.queue.act(&act, &[]).await.unwrap().due_ms.unwrap()
+                fixture.store.jobs.act(&act, &[]).await.unwrap().due_ms.unwrap()
             }
         };
         early.extend((due * 1000 < received + 5000).then_some(received + 5000 - due * 1000));
@@ -120,7 +120,7 @@ async fn of_a_time_and_a_duration_redis_takes_the_earlier() {
         due: Some(Due::Earlier { at_ms: before + 7, in_ms: 60_000 }),
         ..action(Action::Reschedule, "b", 3)
     };
-    assert_eq!(fixture.store.queue.act(&act, &[]).await.unwrap().due_ms, Some(before + 7));
+    assert_eq!(fixture.store.jobs.act(&act, &[]).await.unwrap().due_ms, Some(before + 7));
 }
 
 #[tokio::test]
@@ -196,7 +196,7 @@ async fn redelivery_answers_as_before_whatever_became_of_the_job() {
             match name {
                 "completed" => assert!(fixture.complete(&lease).await),
                 "dead" | "requeued" => assert_eq!(
-                    fixture.store.queue.bury(0, &[bury()]).await.unwrap(),
+                    fixture.store.jobs.bury(0, &[bury()]).await.unwrap(),
                     [SettleResult::Settled]
                 ),
                 "retried" => assert!(fixture.retry(&lease, 1_000_000).await),
@@ -251,8 +251,10 @@ async fn a_generated_id_never_replaces() {
     assert_eq!(fixture.one(generated).await, answer(Verdict::Duplicate, FAR));
     let first = NewJob { generated: true, ..request("g", 3, FAR) };
     assert_eq!(fixture.put(first.clone()).await, Verdict::Added);
-    let unchecked =
-        NewJob { origin: dwell::request::Origin { check: false, ..origin(3) }, ..first };
+    let unchecked = NewJob {
+        origin: dwell::request::Origin { maybe_redelivered: false, ..origin(3) },
+        ..first
+    };
     assert_eq!(fixture.one(unchecked).await, answer(Verdict::Duplicate, FAR));
 }
 
@@ -261,14 +263,14 @@ async fn who_is_first_takes_no_id_that_another_has_or_had() {
     let fixture = Fixture::new().await;
     let first = |id: &str, number: u64, generation: &[u8; 8]| NewJob {
         generated: true,
-        first: Some(*generation),
-        apart: true,
+        call_id: Some(*generation),
+        is_new_message: true,
         ..request(id, number, FAR)
     };
     assert_eq!(fixture.put(first("g", 1, b"firstone")).await, Verdict::Added);
     assert_eq!(fixture.put(first("g", 1, b"anything")).await, Verdict::Duplicate);
     let sure = |generation| NewJob {
-        origin: dwell::request::Origin { check: true, ..origin(1) },
+        origin: dwell::request::Origin { maybe_redelivered: true, ..origin(1) },
         ..first("g", 1, generation)
     };
     assert_eq!(
@@ -286,7 +288,7 @@ async fn who_is_first_takes_no_id_that_another_has_or_had() {
 async fn an_unsure_fingerprint_is_never_dropped() {
     let fixture = Fixture::new().await;
     let unsure = NewJob {
-        origin: dwell::request::Origin { check: false, ..origin(1) },
+        origin: dwell::request::Origin { maybe_redelivered: false, ..origin(1) },
         ..request("a", 1, PAST)
     };
     assert_eq!(fixture.put(unsure.clone()).await, Verdict::Added);
@@ -302,7 +304,7 @@ async fn requests_for_one_id_in_one_batch_are_applied_in_order() {
     // 100 ids, three times each: more than one call a bucket, and an id never twice in one call.
     let batch: Vec<NewJob> =
         (0..300).map(|n| request(&format!("id-{}", n % 100), n + 1, FAR)).collect();
-    let answers = fixture.store.queue.schedule(&batch).await.unwrap().answers;
+    let answers = fixture.store.jobs.schedule(&batch).await.unwrap().answers;
     let expected: Vec<Answer> = (0..300)
         .map(|n| answer(if n < 100 { Verdict::Added } else { Verdict::Replaced }, FAR))
         .collect();
@@ -322,7 +324,7 @@ async fn requests_for_one_id_in_one_batch_are_applied_in_order() {
             format!("body {}", n + 201)
         );
     }
-    assert_eq!(fixture.store.queue.schedule(&batch).await.unwrap().answers, expected);
+    assert_eq!(fixture.store.jobs.schedule(&batch).await.unwrap().answers, expected);
 }
 
 #[tokio::test]
@@ -332,11 +334,11 @@ async fn a_request_is_not_applied_where_an_earlier_one_for_its_id_was_refused() 
     // the two requests for `x` is refused.
     let mut elsewhere = request("y", 1, FAR);
     elsewhere.job.target = target_on("other");
-    open(&fixture.settings, &["other"]).await.queue.schedule(&[elsewhere]).await.unwrap();
+    open(&fixture.settings, &["other"]).await.jobs.schedule(&[elsewhere]).await.unwrap();
     let batch = [request("y", 2, FAR), request("x", 3, FAR), request("x", 4, FAR)];
     let verdicts: Vec<Verdict> = fixture
         .store
-        .queue
+        .jobs
         .schedule(&batch)
         .await
         .unwrap()
@@ -364,7 +366,7 @@ async fn a_batch_of_large_bodies_and_of_many_jobs_goes_through() {
     assert!(
         fixture
             .store
-            .queue
+            .jobs
             .schedule(&large)
             .await
             .unwrap()
@@ -377,7 +379,7 @@ async fn a_batch_of_large_bodies_and_of_many_jobs_goes_through() {
     assert!(
         fixture
             .store
-            .queue
+            .jobs
             .schedule(&many)
             .await
             .unwrap()
@@ -386,7 +388,7 @@ async fn a_batch_of_large_bodies_and_of_many_jobs_goes_through() {
             .all(|answer| answer.verdict == Verdict::Added)
     );
     assert_eq!(fixture.store.reader.counts(&[]).await.unwrap().scheduled, [1005]);
-    assert_eq!(fixture.store.queue.schedule(&[]).await.unwrap().answers, []);
+    assert_eq!(fixture.store.jobs.schedule(&[]).await.unwrap().answers, []);
 }
 
 #[tokio::test]
@@ -399,7 +401,7 @@ async fn a_replace_moves_the_job_to_its_new_broker() {
     assert_eq!(fixture.place("a").await, "due:other");
     assert!(fixture.claim().await.jobs.is_empty());
     let taken =
-        fixture.store.queue.claim(0, "other", super::fixture::LEASE, 10, 1 << 20).await.unwrap();
+        fixture.store.jobs.claim(0, "other", super::fixture::LEASE, 10, 1 << 20).await.unwrap();
     assert_eq!(taken.jobs[0].record.job.broker(), Some("other"));
     // Back again, out of a lease.
     assert_eq!(fixture.put(request("a", 3, PAST)).await, Verdict::Replaced);
@@ -413,12 +415,12 @@ async fn brokers_of_other_instances_are_learned_when_they_are_met() {
     let younger = open(&fixture.settings, &["other"]).await;
     let mut other = request("a", 1, FAR);
     other.job.target = target_on("other");
-    younger.queue.schedule(std::slice::from_ref(&other)).await.unwrap();
+    younger.jobs.schedule(std::slice::from_ref(&other)).await.unwrap();
     // An action, a replace of the job there, and a schedule of a job to there: each by an instance
     // that did not know that broker.
     assert_eq!(*elder.brokers(), ["main".to_owned()]);
     assert_eq!(
-        elder.queue.act(&action(Action::Fire, "a", 2), &[]).await.unwrap().verdict,
+        elder.jobs.act(&action(Action::Fire, "a", 2), &[]).await.unwrap().verdict,
         Verdict::Firing
     );
     assert_eq!(*elder.brokers(), ["main".to_owned(), "other".to_owned()]);
@@ -426,10 +428,10 @@ async fn brokers_of_other_instances_are_learned_when_they_are_met() {
     open(&fixture.settings, &["third"]).await;
     let mut third = request("b", 3, FAR);
     third.job.target = target_on("third");
-    assert_eq!(elder.queue.schedule(&[third]).await.unwrap().answers[0].verdict, Verdict::Added);
+    assert_eq!(elder.jobs.schedule(&[third]).await.unwrap().answers[0].verdict, Verdict::Added);
     open(&fixture.settings, &["fourth"])
         .await
-        .queue
+        .jobs
         .schedule(&[{
             let mut fourth = request("c", 4, FAR);
             fourth.job.target = target_on("fourth");

@@ -1,7 +1,7 @@
 //! The cost of the scripts in Redis. Not a test: `cargo test --release --test live speed --
 //! --ignored --nocapture`.
 
-use dwell::store::queue::settle::Completion;
+use dwell::store::jobs::settle::Completion;
 use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer};
 
 use super::fixture::{Fixture, LEASE, MAIN, PAST, held, request};
@@ -52,11 +52,11 @@ async fn speed_of_a_life_of_200_byte_jobs_128_a_call() {
             })
             .collect();
         let mut marks = vec![(inside(&fixture).await, cpu(&fixture).await)];
-        fixture.store.queue.schedule(&batch).await.unwrap();
+        fixture.store.jobs.schedule(&batch).await.unwrap();
         marks.push((inside(&fixture).await, cpu(&fixture).await));
         let jobs: Vec<_> = fixture
             .store
-            .queue
+            .jobs
             .claim(0, MAIN, LEASE, 128, 1 << 20)
             .await
             .unwrap()
@@ -66,7 +66,7 @@ async fn speed_of_a_life_of_200_byte_jobs_128_a_call() {
             .collect();
         assert_eq!(jobs.len(), 128);
         marks.push((inside(&fixture).await, cpu(&fixture).await));
-        fixture.store.queue.complete(0, &jobs, Completion::Fired).await.unwrap();
+        fixture.store.jobs.complete(0, &jobs, Completion::Fired).await.unwrap();
         marks.push((inside(&fixture).await, cpu(&fixture).await));
         // The first round loads scripts.
         for (at, pair) in marks.windows(2).enumerate().filter(|_| round > 0) {

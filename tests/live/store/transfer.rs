@@ -138,7 +138,7 @@ async fn a_full_redis_moves_them_too() {
     loop {
         let mut large = request(&format!("job-{stored}"), stored, FAR);
         large.job.body = vec![b'x'; 50_000].into();
-        if fixture.store.queue.schedule(&[large]).await.is_err() {
+        if fixture.store.jobs.schedule(&[large]).await.is_err() {
             break;
         }
         stored += 1;

@@ -3,9 +3,9 @@
 use dwell::job::{Job, Verdict};
 use dwell::request::NewJob;
 use dwell::store::error::StoreError;
-use dwell::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
-use dwell::store::queue::pop::{PopAnswer, PopLimits};
-use dwell::store::queue::settle::Completion;
+use dwell::store::jobs::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
+use dwell::store::jobs::pop::{PopAnswer, PopLimits};
+use dwell::store::jobs::settle::Completion;
 
 use super::fixture::{FAR, Fixture, LEASE, MAIN, PAST, held, id, request};
 
@@ -31,7 +31,7 @@ async fn a_claim_takes_nothing_while_a_key_is_of_another_type() {
         fixture.put(request("job", 1, PAST)).await;
         fixture.redis(&["DEL", &fixture.key(name)]).await;
         fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
-        assert!(fixture.store.queue.claim(0, MAIN, LEASE, 128, 1 << 20).await.is_err(), "{name}");
+        assert!(fixture.store.jobs.claim(0, MAIN, LEASE, 128, 1 << 20).await.is_err(), "{name}");
         fixture.redis(&["DEL", &fixture.key(name)]).await;
         assert_eq!(fixture.place("job").await, "due:main", "{name}");
         let lease = fixture.claim_one().await;
@@ -44,7 +44,7 @@ async fn a_request_is_stored_whole_or_not_at_all_while_a_key_is_of_another_type(
     for name in ["due:main", "completed", "completed_old", "applied", "applied_old", "schedules"] {
         let fixture = Fixture::new().await;
         fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
-        assert!(fixture.store.queue.schedule(&[request("job", 1, FAR)]).await.is_err(), "{name}");
+        assert!(fixture.store.jobs.schedule(&[request("job", 1, FAR)]).await.is_err(), "{name}");
         fixture.redis(&["DEL", &fixture.key(name)]).await;
         // The broker delivers it again.
         fixture.put(request("job", 1, FAR)).await;
@@ -60,7 +60,7 @@ async fn a_request_for_a_queue_is_stored_whole_or_not_at_all_while_a_key_is_of_a
         fixture.put(request("other", 1, FAR)).await;
         let request = || NewJob::new(Job::for_queue("q", ""), FAR).id(id("job"));
         fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
-        assert!(fixture.store.queue.schedule(&[request()]).await.is_err(), "{name}");
+        assert!(fixture.store.jobs.schedule(&[request()]).await.is_err(), "{name}");
         fixture.redis(&["DEL", &fixture.key(name)]).await;
         assert_eq!(fixture.place("job").await, "none", "{name}");
         fixture.put(request()).await;
@@ -75,7 +75,7 @@ async fn a_job_is_replaced_whole_or_not_at_all_while_a_key_is_of_another_type() 
         fixture.put(request("job", 1, FAR)).await;
         fixture.redis(&["DEL", &fixture.key(name)]).await;
         fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
-        assert!(fixture.store.queue.schedule(&[request("job", 2, FAR)]).await.is_err(), "{name}");
+        assert!(fixture.store.jobs.schedule(&[request("job", 2, FAR)]).await.is_err(), "{name}");
         fixture.redis(&["DEL", &fixture.key(name)]).await;
         assert_eq!(fixture.place("job").await, "due:main", "{name}");
         assert_eq!(fixture.put(request("job", 2, FAR)).await, Verdict::Replaced, "{name}");
@@ -102,7 +102,7 @@ async fn a_settle_ends_a_job_whole_or_not_at_all_while_a_key_is_of_another_type(
         let lease = fixture.claim_one().await;
         fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
         assert!(
-            fixture.store.queue.complete(0, &[held(&lease)], Completion::Fired).await.is_err(),
+            fixture.store.jobs.complete(0, &[held(&lease)], Completion::Fired).await.is_err(),
             "{name}"
         );
         fixture.redis(&["DEL", &fixture.key(name)]).await;
@@ -121,7 +121,7 @@ async fn put_into_queue(fixture: &Fixture, name: &str) {
 async fn pop(fixture: &Fixture) -> Result<PopAnswer, StoreError> {
     let limits =
         PopLimits { ttr_ms: None, max_ttr_ms: 600_000, most: 1, most_bytes: 1 << 20, room: None };
-    fixture.store.queue.pop(rand::random(), 0, "q", limits).await
+    fixture.store.jobs.pop(rand::random(), 0, "q", limits).await
 }
 
 #[tokio::test]
@@ -156,11 +156,11 @@ async fn an_acknowledgement_changes_nothing_while_a_key_that_it_writes_is_of_ano
         let acknowledgements = [Acknowledgement { id: job.id, lease: job.lease, action }];
         fixture.redis(&["DEL", &fixture.key(name)]).await;
         fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
-        let refused = fixture.store.queue.acknowledge(&acknowledgements).await.remove(0);
+        let refused = fixture.store.jobs.acknowledge(&acknowledgements).await.remove(0);
         assert!(refused.is_err(), "{name}");
         fixture.redis(&["DEL", &fixture.key(name)]).await;
         assert_eq!(fixture.place("job").await, "held", "{name}");
-        let answer = fixture.store.queue.acknowledge(&acknowledgements).await.remove(0);
+        let answer = fixture.store.jobs.acknowledge(&acknowledgements).await.remove(0);
         assert_eq!(answer.unwrap().verdict, verdict, "{name}");
     }
 }
@@ -180,14 +180,14 @@ async fn each_of_a_mixed_call_needs_only_the_keys_that_it_writes() {
         }
         fixture.redis(&["DEL", &fixture.key(name)]).await;
         fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
-        let answers = fixture.store.queue.acknowledge(&acknowledgements).await;
+        let answers = fixture.store.jobs.acknowledge(&acknowledgements).await;
         let refused: Vec<bool> = answers.iter().map(Result::is_err).collect();
         assert_eq!(refused, is_refused, "{name}");
         fixture.redis(&["DEL", &fixture.key(name)]).await;
         for (acknowledgement, is_refused) in acknowledgements.into_iter().zip(is_refused) {
             if is_refused {
                 assert_eq!(fixture.place(acknowledgement.id.as_str()).await, "held", "{name}");
-                let answer = fixture.store.queue.acknowledge(&[acknowledgement]).await.remove(0);
+                let answer = fixture.store.jobs.acknowledge(&[acknowledgement]).await.remove(0);
                 let verdict = answer.unwrap().verdict;
                 assert!(matches!(verdict, LeaseVerdict::Finished | LeaseVerdict::Failed), "{name}");
             }
@@ -202,7 +202,7 @@ async fn a_pop_removes_nothing_while_the_key_of_its_first_write_is_of_another_ty
     let job = pop(&fixture).await.unwrap().jobs.remove(0);
     let action = LeaseAction::Release { wait_ms: 0 };
     let release = Acknowledgement { id: job.id, lease: job.lease, action };
-    fixture.store.queue.acknowledge(&[release]).await.remove(0).unwrap();
+    fixture.store.jobs.acknowledge(&[release]).await.remove(0).unwrap();
     fixture.redis(&["DEL", &fixture.key("jobs")]).await;
     fixture.redis(&["DEL", &fixture.key("applied")]).await;
     fixture.redis(&["SET", &fixture.key("applied"), "foreign"]).await;

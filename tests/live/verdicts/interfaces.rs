@@ -78,7 +78,7 @@ impl Interface {
                             Interface::Http => delete(&api, id).await,
                             _ => env
                                 .store()
-                                .queue
+                                .jobs
                                 .act(&act(id), &[])
                                 .await
                                 .unwrap()
@@ -151,6 +151,7 @@ async fn delete(api: &str, id: &str) -> String {
 }
 
 fn act(id: &str) -> Act {
-    let origin = Origin { fingerprint: rand::random(), check: false, is_message: false };
+    let origin =
+        Origin { fingerprint: rand::random(), maybe_redelivered: false, is_message: false };
     Act { origin, ..Act::new(Action::Cancel, JobId::new(id).unwrap()) }
 }

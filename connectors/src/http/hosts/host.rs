@@ -1,8 +1,8 @@
 //! One host: its requests that wait, and its connections.
 
 mod pending_request;
+mod reaper;
 mod state;
-mod upkeep;
 mod worker;
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 pub(in crate::http) use self::pending_request::PendingRequest;
-use self::state::{IDLE_TIMEOUT, Idle, KeptHttp2, SLOW_CONNECT_TIME, State};
+use self::state::{HostState, IDLE_TIMEOUT, Idle, KeptHttp2, SLOW_CONNECT_TIME};
 use super::Hosts;
 use crate::Token;
 use crate::http::http2::Http2;
@@ -25,8 +25,8 @@ pub(super) struct Host {
     pub(super) origin: Arc<str>,
     /// The URI to connect to.
     pub(super) uri: Uri,
-    state: Mutex<State>,
-    /// An attempt waits whose time ends before the upkeep looks again.
+    state: Mutex<HostState>,
+    /// An attempt waits whose time ends before the reaper runs again.
     sooner: Notify,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Next {
 impl Host {
     /// `is_http1`: the host is known to have HTTP/1.1 alone.
     pub(super) fn new(hosts: Arc<Hosts>, origin: Arc<str>, uri: Uri, is_http1: bool) -> Self {
-        let state = Mutex::new(State { is_http1, ..State::default() });
+        let state = Mutex::new(HostState { is_http1, ..HostState::default() });
         Host { hosts, origin, uri, state, sooner: Notify::new() }
     }
 
@@ -78,12 +78,12 @@ impl Host {
         state.queue.push_back(attempt);
         self.serve_queue(&mut state);
         if !state.queue.is_empty() {
-            self.look_at(&mut state, patience.min(Instant::now() + SLOW_CONNECT_TIME));
+            self.reap_at(&mut state, patience.min(Instant::now() + SLOW_CONNECT_TIME));
         }
     }
 
     /// Starts workers for the queue, as far as the host has slots.
-    fn serve_queue(self: &Arc<Self>, state: &mut MutexGuard<'_, State>) {
+    fn serve_queue(self: &Arc<Self>, state: &mut MutexGuard<'_, HostState>) {
         while state.in_use() < MAX_REQUESTS_PER_HOST
             && !state.queue.is_empty()
             && let streams = state.streams + 1
@@ -123,7 +123,7 @@ impl Host {
         self.next_of(&mut self.state.lock())
     }
 
-    fn next_of(self: &Arc<Self>, state: &mut MutexGuard<'_, State>) -> Next {
+    fn next_of(self: &Arc<Self>, state: &mut MutexGuard<'_, HostState>) -> Next {
         if let Some(attempt) = state.queue.pop_front() {
             return Next::Request(attempt);
         }
@@ -134,7 +134,7 @@ impl Host {
         let (give, given) = oneshot::channel();
         let since = Instant::now();
         state.idle.push(Idle { give, since });
-        self.look_at(state, since + IDLE_TIMEOUT);
+        self.reap_at(state, since + IDLE_TIMEOUT);
         Next::Wait(given, permit)
     }
 
@@ -201,7 +201,7 @@ impl Host {
         None
     }
 
-    fn ended_stream(self: &Arc<Self>, state: &mut MutexGuard<'_, State>) {
+    fn ended_stream(self: &Arc<Self>, state: &mut MutexGuard<'_, HostState>) {
         self.serve_queue(state);
         let now = Instant::now();
         state.last_stream = Some(now);
@@ -213,7 +213,7 @@ impl Host {
             if kept.idle.is_none() && state.queue.is_empty() {
                 state.http2 = None;
             } else {
-                self.look_at(state, now + IDLE_TIMEOUT);
+                self.reap_at(state, now + IDLE_TIMEOUT);
             }
         }
     }

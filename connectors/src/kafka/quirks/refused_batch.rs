@@ -49,11 +49,11 @@ pub(in crate::kafka) enum BatchPeers {
 pub(in crate::kafka) struct ResendQueue {
     /// Whether the queue has anything, so that the usual path takes no lock.
     some: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<ResendState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ResendState {
     closed: bool,
     /// Returned by a purge.
     back: VecDeque<Item>,
@@ -148,7 +148,7 @@ impl ResendQueue {
         let mut state = self.state.lock();
         if !state.closed {
             self.some.store(true, Ordering::Release);
-            let State { back, topics, .. } = &mut *state;
+            let ResendState { back, topics, .. } = &mut *state;
             topics
                 .get_mut(message.topic())
                 .map_or(back, |topic| &mut topic.groups)
@@ -170,7 +170,7 @@ impl ResendQueue {
         if state.closed {
             return false;
         }
-        let State { back, topics, .. } = &mut *state;
+        let ResendState { back, topics, .. } = &mut *state;
         send(back, usize::MAX, producer, window, |_| {});
         let (now, mut more) = (Instant::now(), !back.is_empty());
         topics.retain(|_, topic| {

@@ -28,7 +28,7 @@ const ERROR_STALL_TIMEOUT: Duration = Duration::from_millis(500);
 pub(in crate::kafka) struct StalledPartitions {
     silent: HashMap<i32, StalledPartition>,
     /// Since when all partitions are paused.
-    held: Option<Instant>,
+    paused_since: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -75,10 +75,10 @@ impl StalledPartitions {
 
     /// All partitions are paused or resumed. Paused partitions deliver nothing, so that time does
     /// not count.
-    pub(in crate::kafka) fn hold(&mut self, held: bool) {
-        if held {
-            self.held.get_or_insert_with(Instant::now);
-        } else if let Some(since) = self.held.take() {
+    pub(in crate::kafka) fn set_paused(&mut self, is_paused: bool) {
+        if is_paused {
+            self.paused_since.get_or_insert_with(Instant::now);
+        } else if let Some(since) = self.paused_since.take() {
             let paused = since.elapsed();
             for start in self.silent.values_mut() {
                 start.assigned += paused;
@@ -89,7 +89,7 @@ impl StalledPartitions {
 
     /// The time, which stops while all partitions are paused.
     fn now(&self) -> Instant {
-        self.held.unwrap_or_else(Instant::now)
+        self.paused_since.unwrap_or_else(Instant::now)
     }
 
     /// Records an error, of one of them or of anything else.
@@ -168,10 +168,10 @@ mod tests {
         // Each shorter than any timeout.
         for _ in 0..4 {
             tokio::time::advance(MIN_STALL_TIMEOUT / 5).await;
-            stalled.hold(true);
+            stalled.set_paused(true);
             tokio::time::advance(MAX_STALL_TIMEOUT).await;
             stalled.assigned(1);
-            stalled.hold(false);
+            stalled.set_paused(false);
         }
         tokio::time::advance(MIN_STALL_TIMEOUT / 5 - MS).await;
         assert!(stalled.late(true).is_empty());

@@ -9,7 +9,7 @@ use dwell::store::admin::fsck::{self, FsckRules};
 use dwell::store::error::StoreError;
 use dwell::store::meta::SweepRules;
 use dwell::store::reader::list::Query;
-use dwell::store::reader::lookup::Place;
+use dwell::store::reader::lookup::JobState;
 use dwell::store::schedules::ScheduleFilter;
 
 use super::{CHECK_INTERVAL, Campaign, DRAIN_TIMEOUT, Error, MIN_EMPTY_DURATION, RECOVERY_TIMEOUT};
@@ -96,11 +96,11 @@ impl Campaign<'_> {
 
     async fn dead(&self, store: &Store) -> Result<Vec<DeadJob>, StoreError> {
         let mut dead = Vec::new();
-        let mut query = Query { limit: 500, ..Query::new(Place::Dead) };
+        let mut query = Query { limit: 500, ..Query::new(JobState::Dead) };
         loop {
             let page = store.reader.list(&query).await?;
             dead.extend(page.jobs.iter().map(|found| {
-                let state = found.state.as_ref();
+                let state = found.state_record.as_ref();
                 let reason = state.and_then(|state| state.reason);
                 DeadJob {
                     id: found.id.as_str().to_owned(),

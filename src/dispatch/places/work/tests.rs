@@ -14,8 +14,8 @@ use crate::job::{Due, Job};
 use crate::policy::limit::mark_of;
 use crate::request::NewJob;
 use crate::store::Unobserved;
-use crate::store::queue::claim::ClaimedJob;
-use crate::store::queue::settle::Release;
+use crate::store::jobs::claim::ClaimedJob;
+use crate::store::jobs::settle::Release;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -30,7 +30,7 @@ async fn scripts_of_limits(server: &RedisServer) -> u64 {
 async fn claim_all(store: &Store) -> Vec<ClaimedJob> {
     let mut jobs = Vec::new();
     loop {
-        let claim = store.queue.claim(0, "main", MINUTE, CALL_JOBS, 1 << 20).await.unwrap();
+        let claim = store.jobs.claim(0, "main", MINUTE, CALL_JOBS, 1 << 20).await.unwrap();
         if claim.jobs.is_empty() {
             return jobs;
         }
@@ -48,7 +48,7 @@ async fn many_jobs_of_one_bucket_are_called_by_several_short_calls() {
         NewJob::new(job, Due::In(0)).id(format!("job-{number}").parse().unwrap())
     };
     let new_jobs: Vec<NewJob> = (0..300).map(new_job).collect();
-    store.queue.schedule(&new_jobs).await.unwrap();
+    store.jobs.schedule(&new_jobs).await.unwrap();
     let claimed = claim_all(&store).await;
     assert_eq!(claimed.len(), 300);
 
@@ -62,7 +62,7 @@ async fn many_jobs_of_one_bucket_are_called_by_several_short_calls() {
             Release { job, pause_ms: 60_000, unpublished: true }
         };
         let releases: Vec<Release> = jobs.iter().map(release).collect();
-        store.queue.release(0, "main", &releases).await.unwrap();
+        store.jobs.release(0, "main", &releases).await.unwrap();
     }
     assert_eq!(claim_all(&store).await.len(), 0, "they wait");
 

@@ -16,7 +16,7 @@ use crate::http::api::state::Api;
 use crate::http::server::Problem;
 use crate::job::{Action, JobId, Verdict};
 use crate::request::act_on;
-use crate::store::queue::batch::Answer;
+use crate::store::jobs::batch::Answer;
 use crate::view;
 
 /// Why a schedule is paused

@@ -17,7 +17,7 @@ use crate::job::{JobId, Verdict};
 use crate::request::NewSchedule;
 use crate::request::{Code, Rejection, Request};
 use crate::store::error::{Class, ErrorKind, StoreError};
-use crate::store::reader::lookup::Place;
+use crate::store::reader::lookup::JobState;
 use crate::view;
 
 /// Store a recurring schedule
@@ -96,7 +96,7 @@ impl Api {
             return Ok(problem.schedule(Some(self.shown(&found))));
         }
         let found = apply.find(id).await?;
-        let found = found.filter(|found| found.place != Place::Dead && caller.sees(found.job()));
+        let found = found.filter(|found| found.state != JobState::Dead && caller.sees(found.job()));
         let problem = Problem::from(Rejection::clash(id, "job"));
         Ok(problem.job(found.map(|found| view::Job::of(&found, &apply.retry_ms))))
     }

@@ -16,7 +16,7 @@ use crate::view;
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(in crate::http::api) struct Shown {
+pub(in crate::http::api) struct ShowScheduleParams {
     /// How many next times; by default 5
     #[param(minimum = 0, maximum = 1000)]
     next: Option<usize>,
@@ -32,7 +32,7 @@ pub(in crate::http::api) struct Shown {
 ///
 /// `next` has the next nominal times within `start`, `end` and what is left of `count`, also while
 /// the schedule is paused.
-#[utoipa::path(get, path = "/v1/schedules/{id}", operation_id = "show_schedule", tag = "schedules", params(InPath, Shown), responses(
+#[utoipa::path(get, path = "/v1/schedules/{id}", operation_id = "show_schedule", tag = "schedules", params(InPath, ShowScheduleParams), responses(
     (status = 200, body = view::Schedule, description = "The schedule"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such schedule"),
 ))]
@@ -40,7 +40,7 @@ pub(in crate::http::api) async fn show(
     State(api): State<Api>,
     caller: Caller,
     Id(id): Id,
-    Query(shown): Query<Shown>,
+    Query(shown): Query<ShowScheduleParams>,
 ) -> Result<Json<view::Schedule>, Problem> {
     let with_body = flag("body", shown.body.as_deref())?.unwrap_or(false);
     let most = next_count(shown.next)?;

@@ -3,7 +3,7 @@ import { el, fill, segmented } from './dom.js';
 import { bytes } from './format.js';
 
 /** The most bytes shown: a page with a megabyte of text is slow. */
-const MOST = 64 * 1024;
+const MAX_BYTES = 64 * 1024;
 const WIDTH = 16;
 
 /** The section for a body, given in base64. `whole`: how to get a body that is too large to be shown. */
@@ -12,11 +12,11 @@ export function bodyOf(base64, whole = 'run: dwell show ID --body -o json') {
   const views = {};
   const text = asText(all);
   const json = text !== null && asJson(text);
-  if (json) views.json = ['JSON', () => json.slice(0, MOST)];
+  if (json) views.json = ['JSON', () => json.slice(0, MAX_BYTES)];
   const letters = text ?? new TextDecoder().decode(all);
-  const asLetters = ['Text', () => letters.slice(0, MOST)];
+  const asLetters = ['Text', () => letters.slice(0, MAX_BYTES)];
   if (text !== null) views.text = asLetters;
-  views.hex = ['Hex', () => asHex(all.subarray(0, MOST / 8))];
+  views.hex = ['Hex', () => asHex(all.subarray(0, MAX_BYTES / 8))];
   // For a body that is not text, the hexadecimal view comes first.
   views.text ??= asLetters;
   const [first] = Object.keys(views);
@@ -26,7 +26,7 @@ export function bodyOf(base64, whole = 'run: dwell show ID --body -o json') {
     const [, make] = views[view];
     fill(shown, make());
     shown.dataset.view = view;
-    const limit = view === 'hex' ? MOST / 8 : MOST;
+    const limit = view === 'hex' ? MAX_BYTES / 8 : MAX_BYTES;
     fill(note, all.length > limit ? `The first ${bytes(limit)} of ${bytes(all.length)}. For the whole body, ${whole}` : '');
   };
   const head = el('div', { class: 'card-head' }, el('h2', { id: 'body-title' }, 'Body'));

@@ -6,7 +6,7 @@ import { jobHref } from './router.js';
 import { tableOf } from './table.js';
 
 /** The most letters of a body that are shown. */
-const MOST = 160;
+const MAX_LETTERS = 160;
 
 const COLUMNS = [
   { head: 'Due', class: 'due', cell: (job) => moment(job.due_ms) },
@@ -39,7 +39,7 @@ function bodyOf(job) {
   if (body === undefined) return `${bytes(atob(base64).length)} that are not text`;
   if (body === '') return '–';
   // By code points, so that no letter is cut in half.
-  const letters = [...body.slice(0, 2 * MOST)];
-  const cut = letters.slice(0, MOST).join('');
+  const letters = [...body.slice(0, 2 * MAX_LETTERS)];
+  const cut = letters.slice(0, MAX_LETTERS).join('');
   return el('span', { class: 'mono' }, cut.length < body.length ? `${cut}…` : cut);
 }

@@ -10,7 +10,7 @@ import { verdictWords } from './words.js';
 const AT_ONCE = 4;
 const PAGE = 200;
 /** The most results that are listed; further ones are counted only. */
-const MOST_LINES = 500;
+const MAX_LINES = 500;
 
 /** The ids of all dead letters, or of those for a target or of a queue, read page by page. */
 export async function* everyDead({ target, queue }, signal) {
@@ -57,7 +57,7 @@ export async function requeueAll(parent, { total, ids }, signal) {
     if (total !== null) bar.value = done;
     setText(line, `${total === null ? count(done) : `${count(done)} of ${count(total)}`}: ${summary(tally)}`);
     // Failures are always listed.
-    if (lines.children.length >= MOST_LINES && level === 'ok') return;
+    if (lines.children.length >= MAX_LINES && level === 'ok') return;
     const item = el(
       'li',
       {},
@@ -69,7 +69,7 @@ export async function requeueAll(parent, { total, ids }, signal) {
     );
     if (level === 'ok') lines.append(item);
     else lines.prepend(item);
-    if (lines.children.length > MOST_LINES) lines.lastElementChild.remove();
+    if (lines.children.length > MAX_LINES) lines.lastElementChild.remove();
   };
   const source = ids[Symbol.asyncIterator]?.() ?? ids[Symbol.iterator]();
   let failed = null;

@@ -182,8 +182,8 @@ impl hyper::body::Body for AskedBody {
             let whole = whole.saturating_mul(MEMORY_PER_BODY_BYTE);
             *came += more;
             *held += bytes;
-            let so_far = Came { held: *held, whole, is_over: body.is_end_stream() };
-            let needed = needed(so_far, *room, || account.has_ample_room());
+            let so_far = BodyProgress { held: *held, whole, is_over: body.is_end_stream() };
+            let needed = room_for(so_far, *room, || account.has_ample_room());
             let more_room = needed.saturating_sub(*room);
             *room = needed.max(*room);
             account.body_goes_on();
@@ -225,7 +225,7 @@ impl hyper::body::Body for AskedBody {
 }
 
 /// The memory of a body so far, and of the whole body as far as its client says so.
-struct Came {
+struct BodyProgress {
     held: usize,
     whole: usize,
     is_over: bool,
@@ -235,8 +235,8 @@ struct Came {
 /// overhead of ordinary parts is within an eighth of the room. Where the room of all bodies is not
 /// ample, one that grows takes the whole step: many that each hold a part would wait for each
 /// other.
-fn needed(
-    Came { held, whole, is_over }: Came,
+fn room_for(
+    BodyProgress { held, whole, is_over }: BodyProgress,
     room: usize,
     is_ample: impl FnOnce() -> bool,
 ) -> usize {

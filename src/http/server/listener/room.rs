@@ -34,9 +34,9 @@ struct Inner {
     waits: Arc<Semaphore>,
 }
 
-/// The place of a connection.
+/// The permit of one connection, given back when dropped.
 #[derive(Debug)]
-pub(super) struct Place(Arc<Inner>);
+pub(super) struct ConnectionPermit(Arc<Inner>);
 
 impl Room {
     /// Raises the limit of open files to the most that the system allows, and divides it.
@@ -94,10 +94,10 @@ impl Room {
     }
 
     /// Takes a place, if there is one.
-    pub(super) fn take(&self) -> Option<Place> {
+    pub(super) fn take(&self) -> Option<ConnectionPermit> {
         let more = |taken| (taken < self.0.places).then_some(taken + 1);
         self.0.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Place(self.0.clone()))
+        Some(ConnectionPermit(self.0.clone()))
     }
 }
 
@@ -108,7 +108,7 @@ impl Default for Room {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.taken.fetch_sub(1, Ordering::Relaxed);
     }
@@ -135,9 +135,9 @@ mod tests {
     #[test]
     fn a_place_is_free_again_after_its_connection() {
         let room = Room::of(64);
-        let places: Vec<Place> = std::iter::from_fn(|| room.take()).collect();
-        assert_eq!((places.len(), room.has_place()), (24, false));
-        drop(places);
+        let permits: Vec<ConnectionPermit> = std::iter::from_fn(|| room.take()).collect();
+        assert_eq!((permits.len(), room.has_place()), (24, false));
+        drop(permits);
         assert!(room.has_place() && room.take().is_some());
     }
 }

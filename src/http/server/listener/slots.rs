@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::task::{AbortHandle, Id};
 
 use super::held;
-use super::room::{Place, Room};
+use super::room::{ConnectionPermit, Room};
 use super::slot::Slot;
 use crate::clock::{self, Instant};
 
@@ -39,12 +39,12 @@ struct Taken {
     slot: Arc<Slot>,
     task: AbortHandle,
     /// In the room of all listeners, beyond the listener's own.
-    place: Option<Place>,
+    permit: Option<ConnectionPermit>,
 }
 
-/// The room of one connection, with its place in that of all listeners.
+/// The room of one connection, with its permit in that of all listeners.
 #[derive(Debug)]
-pub(super) struct Vacancy(Option<Place>);
+pub(super) struct Vacancy(Option<ConnectionPermit>);
 
 impl Slots {
     /// No connection yet.
@@ -74,9 +74,9 @@ impl Slots {
                 .for_each(|taken| *counts.entry(taken.slot.peer()).or_default() += 1);
         }
         let of = |peer: IpAddr| counts.get(&peer).copied().unwrap_or(0);
-        let mut place = if self.taken.len() < self.room.own() { None } else { self.room.take() };
-        let is_full =
-            self.taken.len() >= self.most || self.taken.len() >= self.room.own() && place.is_none();
+        let mut permit = if self.taken.len() < self.room.own() { None } else { self.room.take() };
+        let is_full = self.taken.len() >= self.most
+            || self.taken.len() >= self.room.own() && permit.is_none();
         let is_peer_full = of(peer) >= self.most_of_peer;
         if is_full || is_peer_full {
             let others = self.taken.iter().map(|(id, taken)| (*id, &taken.slot));
@@ -92,7 +92,7 @@ impl Slots {
             match goes.and_then(|id| self.taken.remove(&id)) {
                 Some(other) => {
                     other.task.abort();
-                    place = place.or(other.place);
+                    permit = permit.or(other.permit);
                     if !other.slot.has_begun() {
                         self.refused(other.slot.peer());
                     }
@@ -107,12 +107,12 @@ impl Slots {
                 }
             }
         }
-        Some(Vacancy(place))
+        Some(Vacancy(permit))
     }
 
     /// Adds the connection for which there is this room.
-    pub(super) fn add(&mut self, slot: Arc<Slot>, task: AbortHandle, Vacancy(place): Vacancy) {
-        self.taken.insert(task.id(), Taken { slot, task, place });
+    pub(super) fn add(&mut self, slot: Arc<Slot>, task: AbortHandle, Vacancy(permit): Vacancy) {
+        self.taken.insert(task.id(), Taken { slot, task, permit });
     }
 
     /// Counts a connection that is closed before its first request, and tells of those of the last

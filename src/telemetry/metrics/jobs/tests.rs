@@ -38,7 +38,7 @@ fn counts(event: &JobEvent<'_>) -> Vec<String> {
 fn each_event_of_a_request_counts_once() {
     let (id, to) = (&JobId::random(), &Destination::new("replies"));
     let received = |verdict| {
-        let (ingest, action) = ("in", Action::Schedule);
+        let (ingest, action) = ("in", Action::Add);
         JobEvent::Received { ingest, id, action, verdict }
     };
     let applied = |action, verdict| {
@@ -75,7 +75,7 @@ fn each_event_of_a_request_counts_once() {
         (applied(Action::Cancel, Verdict::InFlight), &[in_flight]),
         // Cancel never answers so.
         (applied(Action::Cancel, Verdict::Added), &[]),
-        (applied(Action::Schedule, Verdict::Added), &[]),
+        (applied(Action::Add, Verdict::Added), &[]),
         (replied, &[r#"replies_total{ingest="in",outcome="unroutable"} 1"#]),
         (
             JobEvent::RepliesAbandoned { ingest, count: 2 },

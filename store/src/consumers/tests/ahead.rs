@@ -1,9 +1,9 @@
 //! Jobs that are popped a moment before they are due.
 
 use super::*;
+use crate::store::jobs::claim::MAX_CLAIM_AHEAD;
+use crate::store::jobs::pop::PopAnswer;
 use crate::store::places::PlaceCall;
-use crate::store::queue::claim::MAX_CLAIM_AHEAD;
-use crate::store::queue::pop::PopAnswer;
 use crate::store::record::Nonce;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -29,7 +29,7 @@ async fn popped_early_with(fixture: &Fixture, retry: &[u64]) -> (Nonce, PopAnswe
         fixture.schedule(NewJob::new(job, Due::In(20)).id(id.parse().unwrap())).await;
         let (nonce, answer) = loop {
             let nonce: Nonce = rand::random();
-            let queue = &fixture.store.queue;
+            let queue = &fixture.store.jobs;
             let answer =
                 queue.pop_for(nonce, bucket, QUEUE, &[LIMITS], MAX_CLAIM_AHEAD).await.unwrap();
             if !answer.jobs.is_empty() {
@@ -73,7 +73,7 @@ async fn a_job_that_was_popped_early_and_given_back_is_due_when_it_was() {
     assert_eq!(answer.now_us + answer.wait_us, 1000 * job.due_ms());
     assert_eq!((job.deadline_ms, job.lease.ttr_ms), (job.due_ms() + 60_000, 60_000));
     let bucket = fixture.store.keys().bucket_of(job.id.as_str());
-    assert_eq!(fixture.store.queue.unpop(nonce, Return::Due, bucket, QUEUE, &[]).await.unwrap(), 1);
+    assert_eq!(fixture.store.jobs.unpop(nonce, Return::Due, bucket, QUEUE, &[]).await.unwrap(), 1);
     let again = fixture.pop(1, LONG).await.sent();
     assert!(clock::wall_us() >= 1000 * job.due_ms());
     assert_eq!((again.len(), again[0].due_ms()), (1, job.due_ms()));
@@ -86,7 +86,7 @@ async fn a_job_that_was_popped_early_and_reached_nobody_is_cancelled_for_sure() 
     let id = answer.jobs[0].id.as_str();
     let bucket = fixture.store.keys().bucket_of(id);
     assert_eq!(
-        fixture.store.queue.unpop(nonce, Return::Early, bucket, QUEUE, &[]).await.unwrap(),
+        fixture.store.jobs.unpop(nonce, Return::Early, bucket, QUEUE, &[]).await.unwrap(),
         1
     );
     assert_eq!(fixture.act(Action::Cancel, id).await, Verdict::Cancelled);
@@ -116,7 +116,7 @@ async fn the_place_of_a_job_that_is_handed_out_later_stays_taken() {
         let call = PlaceCall { taken: vec![(place, LONG)], ..PlaceCall::new(&limit) };
         let taken = fixture.store.places(&[call]).await.unwrap().remove(0);
         let read = fixture.store.reader.find(&job.id).await.unwrap().unwrap();
-        fixture.store.queue.finish_held(&read, Arc::new(())).await.unwrap();
+        fixture.store.jobs.finish_held(&read, Arc::new(())).await.unwrap();
         let after = fixture.store.places(&[PlaceCall::new(&limit)]).await.unwrap().remove(0);
         (taken.taken, taken.free, after.free)
     };
@@ -159,11 +159,11 @@ async fn a_job_that_is_due_before_the_due_time_of_its_schedule_has_its_whole_lea
     let job = fixture.take().await;
     assert_eq!(fixture.verdict(&job, fail(Some(3_600_000))).await, LeaseVerdict::Failed);
     let reschedule = Act { due: Some(FAR), ..Act::new(Action::Reschedule, "x".parse().unwrap()) };
-    let verdict = fixture.store.queue.act(&reschedule, &[]).await.unwrap().verdict;
+    let verdict = fixture.store.jobs.act(&reschedule, &[]).await.unwrap().verdict;
     assert_eq!(verdict, Verdict::Rescheduled);
     assert_eq!(fixture.act(Action::Fire, "x").await, Verdict::Firing);
     let bucket = fixture.store.keys().bucket_of("x");
-    let (queue, nonce) = (&fixture.store.queue, rand::random());
+    let (queue, nonce) = (&fixture.store.jobs, rand::random());
     let limits = PopLimits { ttr_ms: Some(4), ..LIMITS };
     let answer = queue.pop_for(nonce, bucket, QUEUE, &[limits], MAX_CLAIM_AHEAD).await.unwrap();
     let job = &answer.jobs[0];
@@ -186,7 +186,7 @@ async fn nobody_ends_or_fails_a_job_that_is_handed_out_later() {
     }
     let finish_held = async |job: &Popped| {
         let read = fixture.store.reader.find(&job.id).await.unwrap().unwrap();
-        fixture.store.queue.finish_held(&read, Arc::new(())).await.unwrap()
+        fixture.store.jobs.finish_held(&read, Arc::new(())).await.unwrap()
     };
     let (_, job, is_finished) = act_early(&fixture, &[], finish_held).await;
     assert!(!is_finished);
@@ -223,11 +223,11 @@ async fn the_lease_of_a_job_that_was_replaced_before_it_was_handed_out_is_stale(
     assert_eq!(fixture.verdict(&job, LeaseAction::Finish).await, LeaseVerdict::Stale);
     let bucket = fixture.store.keys().bucket_of(job.id.as_str());
     assert_eq!(
-        fixture.store.queue.unpop(nonce, Return::Early, bucket, QUEUE, &[]).await.unwrap(),
+        fixture.store.jobs.unpop(nonce, Return::Early, bucket, QUEUE, &[]).await.unwrap(),
         0
     );
     let found = fixture.store.reader.find(&job.id).await.unwrap().unwrap();
-    assert_eq!((found.place, &found.job().body[..]), (Place::Scheduled, &b"new"[..]));
+    assert_eq!((found.state, &found.job().body[..]), (JobState::Scheduled, &b"new"[..]));
 }
 
 #[tokio::test]
@@ -244,7 +244,7 @@ async fn a_pause_takes_no_job_from_its_consumer_and_hands_out_none_that_came_bac
         }
         let bucket = fixture.store.keys().bucket_of(job.id.as_str());
         assert_eq!(
-            fixture.store.queue.unpop(nonce, Return::Early, bucket, QUEUE, &[]).await.unwrap(),
+            fixture.store.jobs.unpop(nonce, Return::Early, bucket, QUEUE, &[]).await.unwrap(),
             1
         );
         until_due(&fixture, &job).await;
@@ -310,7 +310,7 @@ async fn an_early_pop_takes_no_job_that_is_due_later_than_the_first() {
         }
         let limits = [PopLimits { most: 10, ..LIMITS }];
         let answer = loop {
-            let (queue, nonce) = (&fixture.store.queue, rand::random());
+            let (queue, nonce) = (&fixture.store.jobs, rand::random());
             let answer = queue.pop_for(nonce, 0, QUEUE, &limits, MAX_CLAIM_AHEAD).await.unwrap();
             if !answer.jobs.is_empty() {
                 break answer;

@@ -16,7 +16,7 @@ async fn store(
             .id(id.parse().unwrap())
     };
     let schedules: Vec<NewJob> = jobs.into_iter().map(new_job).collect();
-    let scheduled = fixture.store.queue.schedule(&schedules).await.unwrap();
+    let scheduled = fixture.store.jobs.schedule(&schedules).await.unwrap();
     fixture.consumers.wake_all(scheduled.wake_ups).await;
 }
 

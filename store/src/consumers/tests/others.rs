@@ -89,7 +89,7 @@ async fn add(store: &Store, bucket: u16, due: Due) -> Vec<WakeUp> {
     let id = (0..).map(|_| JobId::new(format!("{:016x}", rand::random::<u64>())).unwrap());
     let id = id.into_iter().find(|id| store.keys().bucket_of(id.as_str()) == bucket).unwrap();
     let new_job = NewJob::new(Job::for_queue(QUEUE, "x"), due).id(id);
-    store.queue.schedule(&[new_job]).await.unwrap().wake_ups
+    store.jobs.schedule(&[new_job]).await.unwrap().wake_ups
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use futures_util::poll;
 use super::*;
 use crate::store::CallObserver;
 use crate::store::error::Class;
-use crate::store::queue::pop::Portion;
+use crate::store::jobs::pop::Portion;
 use crate::store::scripts::Name;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -49,7 +49,7 @@ async fn fill(fixture: &Fixture, count: i64) {
         .unwrap())
     };
     let new_jobs: Vec<NewJob> = (0..count).map(new_job).collect();
-    let scheduled = fixture.store.queue.schedule(&new_jobs).await.unwrap();
+    let scheduled = fixture.store.jobs.schedule(&new_jobs).await.unwrap();
     fixture.consumers.wake_all(scheduled.wake_ups).await;
 }
 
@@ -137,12 +137,8 @@ async fn the_limits_of_a_consumer_hold_for_its_jobs_alone() {
         PopLimits { most: 1, ttr_ms: Some(1 << 40), ..limits },
     ];
     let pop = async || {
-        let answer = fixture
-            .store
-            .queue
-            .pop_for([7; 8], 0, QUEUE, &consumers, Duration::ZERO)
-            .await
-            .unwrap();
+        let answer =
+            fixture.store.jobs.pop_for([7; 8], 0, QUEUE, &consumers, Duration::ZERO).await.unwrap();
         let portions: Vec<usize> = answer.portions.iter().map(|portion| portion.jobs).collect();
         let spans: Vec<u32> =
             answer.jobs.iter().map(|job| job.lease.ttr_ms.div_ceil(1000)).collect();
@@ -154,10 +150,10 @@ async fn the_limits_of_a_consumer_hold_for_its_jobs_alone() {
     assert_eq!(first, Portion { jobs: 0, is_cut: true });
     // What one of them gave back is not given to another.
     let back = &ids[1..2];
-    assert_eq!(fixture.store.queue.unpop([7; 8], Return::Due, 0, QUEUE, back).await.unwrap(), 1);
+    assert_eq!(fixture.store.jobs.unpop([7; 8], Return::Due, 0, QUEUE, back).await.unwrap(), 1);
     let (rest, portions, ..) = pop().await;
     assert_eq!((rest.len(), portions), (3, vec![0, 1, 1, 1]));
-    assert_eq!(fixture.store.queue.unpop([7; 8], Return::Due, 0, QUEUE, &[]).await.unwrap(), 3);
+    assert_eq!(fixture.store.jobs.unpop([7; 8], Return::Due, 0, QUEUE, &[]).await.unwrap(), 3);
     assert_eq!(fixture.counts().await, [0, 9, 0, 0]);
 }
 
@@ -210,12 +206,12 @@ async fn jobs_past_their_end_do_not_hold_up_the_callers_beside_them() {
     let now_ms = crate::clock::wall_ms();
     let new_job = |at: i64| {
         let is_over = at % 2 == 1;
-        let job = Job { ends_ms: is_over.then_some(1), ..Job::for_queue(QUEUE, "x") };
+        let job = Job { remove_at_ms: is_over.then_some(1), ..Job::for_queue(QUEUE, "x") };
         let id = format!("{}-{at}", if is_over { "over" } else { "live" });
         NewJob::new(job, Due::At(now_ms - 60_000 + at)).id(id.parse().unwrap())
     };
     let new_jobs: Vec<NewJob> = (0..40).map(new_job).collect();
-    let scheduled = fixture.store.queue.schedule(&new_jobs).await.unwrap();
+    let scheduled = fixture.store.jobs.schedule(&new_jobs).await.unwrap();
     fixture.consumers.wake_all(scheduled.wake_ups).await;
     // The first jobs are known from now on.
     let first = fixture.take().await;

@@ -22,7 +22,7 @@ pub(in crate::consumers) struct Call {
     pub(super) began: Instant,
     /// The call is for pops of the line. The next ones wait for its answer.
     pub(super) is_of_line: bool,
-    /// The call may pop a job that is due within [`MAX_CLAIM_AHEAD`](crate::store::queue::claim::MAX_CLAIM_AHEAD).
+    /// The call may pop a job that is due within [`MAX_CLAIM_AHEAD`](crate::store::jobs::claim::MAX_CLAIM_AHEAD).
     pub(in crate::consumers) is_ahead: bool,
 }
 

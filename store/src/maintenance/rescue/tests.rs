@@ -10,8 +10,8 @@ use crate::config::Redis;
 use crate::job::{Due, Job, OnTimeout};
 use crate::request::NewJob;
 use crate::store::Unobserved;
-use crate::store::queue::claim::time_out::TIME_OUT_JOBS_PER_CALL;
-use crate::store::queue::pop::PopLimits;
+use crate::store::jobs::claim::time_out::TIME_OUT_JOBS_PER_CALL;
+use crate::store::jobs::pop::PopLimits;
 
 const QUEUE: &str = "q";
 const CROWDED_BUCKET: u16 = 5;
@@ -57,7 +57,7 @@ async fn a_bucket_with_many_ended_leases_holds_up_no_other() {
         let job = |id: &String| {
             NewJob::new(Job::for_queue(QUEUE, "x"), Due::In(0)).id(id.parse().unwrap())
         };
-        store.queue.schedule(&ids.iter().map(job).collect::<Vec<_>>()).await.unwrap();
+        store.jobs.schedule(&ids.iter().map(job).collect::<Vec<_>>()).await.unwrap();
         let limits = PopLimits {
             ttr_ms: Some(1),
             max_ttr_ms: 1,
@@ -65,7 +65,7 @@ async fn a_bucket_with_many_ended_leases_holds_up_no_other() {
             most_bytes: CALL_BYTES,
             room: None,
         };
-        while store.queue.pop(rand::random(), bucket, QUEUE, limits).await.unwrap().more {}
+        while store.jobs.pop(rand::random(), bucket, QUEUE, limits).await.unwrap().more {}
     }
     let pages = Arc::new(Pages::default());
     let (_fleet, follows) = watch::channel(Fleet::alone("me "));
@@ -126,7 +126,7 @@ async fn a_wake_up_that_hangs_holds_up_no_rescue() {
         for bucket in 0..store.keys().buckets() {
             let id = ids(&store, bucket, round).remove(round - 1);
             let job = NewJob::new(Job::for_queue(QUEUE, "x"), Due::In(0)).id(id.parse().unwrap());
-            store.queue.schedule(&[job]).await.unwrap();
+            store.jobs.schedule(&[job]).await.unwrap();
             let limits = PopLimits {
                 ttr_ms: Some(1),
                 max_ttr_ms: 1,
@@ -134,7 +134,7 @@ async fn a_wake_up_that_hangs_holds_up_no_rescue() {
                 most_bytes: CALL_BYTES,
                 room: None,
             };
-            while store.queue.pop(rand::random(), bucket, QUEUE, limits).await.unwrap().more {}
+            while store.jobs.pop(rand::random(), bucket, QUEUE, limits).await.unwrap().more {}
         }
         let all_woken = async {
             let times =
@@ -153,10 +153,10 @@ async fn a_wake_up_that_hangs_holds_up_no_rescue() {
 async fn time_out(store: &Store, set: &str, waits: usize) -> u64 {
     let mut count = 0;
     for bucket in 0..store.keys().buckets() {
-        let learned = store.queue.time_out(bucket, &[], waits, None, TIMEOUT_ERROR).await.unwrap();
+        let learned = store.jobs.time_out(bucket, &[], waits, None, TIMEOUT_ERROR).await.unwrap();
         assert!(learned.ready.is_empty(), "the script changes no key that it was not given");
         let done = store
-            .queue
+            .jobs
             .time_out(bucket, &learned.left_out, waits, Some(i64::MAX / 2), TIMEOUT_ERROR)
             .await
             .unwrap();
@@ -179,7 +179,7 @@ async fn what_times_out_is_ready_at_its_next_step_by_one_script_unless_more_can_
         ("tries", Job { tries: Some(2), ..job() }),
         ("for-ever", Job { tries: Some(0), ..job() }),
         ("waits", Job { retry: Some(vec![9, 9]), on_timeout: OnTimeout::Retry, ..job() }),
-        ("ends", Job { tries: Some(9), ends_ms: far, ..job() }),
+        ("ends", Job { tries: Some(9), remove_at_ms: far, ..job() }),
         ("dies", Job { tries: Some(1), ..job() }),
         ("none", Job { retry: Some(vec![]), ..job() }),
     ];
@@ -187,7 +187,7 @@ async fn what_times_out_is_ready_at_its_next_step_by_one_script_unless_more_can_
         .iter()
         .map(|(id, job)| NewJob::new(job.clone(), Due::In(0)).id(id.parse().unwrap()))
         .collect();
-    store.queue.schedule(&schedules).await.unwrap();
+    store.jobs.schedule(&schedules).await.unwrap();
     let pop_all = async || {
         let mut popped = Vec::new();
         for bucket in 0..store.keys().buckets() {
@@ -199,7 +199,7 @@ async fn what_times_out_is_ready_at_its_next_step_by_one_script_unless_more_can_
                 room: None,
             };
             popped
-                .extend(store.queue.pop(rand::random(), bucket, QUEUE, limits).await.unwrap().jobs);
+                .extend(store.jobs.pop(rand::random(), bucket, QUEUE, limits).await.unwrap().jobs);
         }
         popped.sort_by_key(|lease| lease.id.to_string());
         popped
@@ -208,7 +208,7 @@ async fn what_times_out_is_ready_at_its_next_step_by_one_script_unless_more_can_
         let all: Vec<u16> = (0..store.keys().buckets()).collect();
         let over = async {
             while store
-                .queue
+                .jobs
                 .leases_end(&all)
                 .await
                 .unwrap()
@@ -259,7 +259,7 @@ async fn a_job_whose_record_was_cut_after_a_pop_is_dead_when_its_ttr_ends() {
     let store =
         Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
     let job = Job { tries: Some(0), ..Job::for_queue(QUEUE, "x") };
-    store.queue.schedule(&[NewJob::new(job, Due::In(0)).id("cut".parse().unwrap())]).await.unwrap();
+    store.jobs.schedule(&[NewJob::new(job, Due::In(0)).id("cut".parse().unwrap())]).await.unwrap();
     let mut bucket = 0;
     let limits = || PopLimits {
         ttr_ms: Some(1),
@@ -268,7 +268,7 @@ async fn a_job_whose_record_was_cut_after_a_pop_is_dead_when_its_ttr_ends() {
         most_bytes: CALL_BYTES,
         room: None,
     };
-    while store.queue.pop(rand::random(), bucket, QUEUE, limits()).await.unwrap().jobs.is_empty() {
+    while store.jobs.pop(rand::random(), bucket, QUEUE, limits()).await.unwrap().jobs.is_empty() {
         bucket += 1;
     }
     let mut raw = crate::raw_link::raw_link(server.url()).await;
@@ -304,7 +304,7 @@ async fn leases_without_sense_hold_up_no_other() {
         Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
     let id = ids(&store, CROWDED_BUCKET, 1).remove(0);
     let job = NewJob::new(Job::for_queue(QUEUE, "x"), Due::In(0)).id(id.parse().unwrap());
-    store.queue.schedule(&[job]).await.unwrap();
+    store.jobs.schedule(&[job]).await.unwrap();
     let limits = PopLimits {
         ttr_ms: Some(1),
         max_ttr_ms: 1,
@@ -313,7 +313,7 @@ async fn leases_without_sense_hold_up_no_other() {
         room: None,
     };
     assert_eq!(
-        store.queue.pop(rand::random(), CROWDED_BUCKET, QUEUE, limits).await.unwrap().jobs.len(),
+        store.jobs.pop(rand::random(), CROWDED_BUCKET, QUEUE, limits).await.unwrap().jobs.len(),
         1
     );
     let mut raw = crate::raw_link::raw_link(server.url()).await;
@@ -341,7 +341,7 @@ async fn leases_without_sense_hold_up_no_other() {
     }
     let ready = async {
         while store
-            .queue
+            .jobs
             .rescue(CROWDED_BUCKET, Duration::from_secs(20), CALL_JOBS, CALL_BYTES)
             .await
             .unwrap()
@@ -377,9 +377,8 @@ async fn a_queue_with_a_damaged_key_keeps_its_own_jobs_and_holds_up_no_other() {
         };
         let jobs: Vec<NewJob> =
             ids.iter().map(|id| NewJob::new(job(id), Due::In(0)).id(id.parse().unwrap())).collect();
-        store.queue.schedule(&jobs).await.unwrap();
-        while store.queue.pop(rand::random(), CROWDED_BUCKET, queue, limits()).await.unwrap().more {
-        }
+        store.jobs.schedule(&jobs).await.unwrap();
+        while store.jobs.pop(rand::random(), CROWDED_BUCKET, queue, limits()).await.unwrap().more {}
     }
     let mut raw = crate::raw_link::raw_link(server.url()).await;
     redis::cmd("SET")
@@ -391,7 +390,7 @@ async fn a_queue_with_a_damaged_key_keeps_its_own_jobs_and_holds_up_no_other() {
     let (_fleet, follows) = watch::channel(Fleet::alone("me "));
     let rescue = Rescue::new(store.clone(), options(Arc::new(Pages::default())), follows);
     let over = async {
-        while store.queue.leases_end(&[CROWDED_BUCKET]).await.unwrap()[0]
+        while store.jobs.leases_end(&[CROWDED_BUCKET]).await.unwrap()[0]
             .is_some_and(|ahead_us| ahead_us > -1000)
         {}
     };

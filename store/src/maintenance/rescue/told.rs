@@ -2,8 +2,8 @@
 
 use crate::events::{Facts, JobEvent, Observer, Settled};
 use crate::store::due_set::DueSet;
-use crate::store::queue::claim::ClaimedJob;
-use crate::store::queue::settle::{Bury, ClaimToken, Retry, SettleResult};
+use crate::store::jobs::claim::ClaimedJob;
+use crate::store::jobs::settle::{Bury, ClaimToken, Retry, SettleResult};
 
 /// These jobs were to wait for their next attempt. A job that is ready at once waits for nothing, and
 /// a dying one is no retry.

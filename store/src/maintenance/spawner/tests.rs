@@ -19,7 +19,7 @@ use crate::job::{Action, Conflict, Due, Job, JobId, Verdict};
 use crate::request::{Act, KeptParts, NewJob, NewSchedule, Origin};
 use crate::schedule::{Overlap, Progress, StoredSchedule, Timing};
 use crate::store::Unobserved;
-use crate::store::queue::batch::RequestRef;
+use crate::store::jobs::batch::RequestRef;
 use crate::store::schedules::change::Changed;
 
 const QUEUE: &str = "reports";
@@ -27,26 +27,30 @@ const SECOND: i64 = 1_000;
 
 /// An event of a schedule.
 #[derive(Debug, Clone, PartialEq)]
-enum Told {
+enum ScheduleEvent {
     Made { schedule: String, id: String, is_caught_up: bool },
     Missed { schedule: String, count: u64, times: Vec<i64>, reason: &'static str },
 }
 
 #[derive(Default)]
-struct Seen(Mutex<Vec<Told>>);
+struct Seen(Mutex<Vec<ScheduleEvent>>);
 
 impl Observer for Seen {
     fn observe(&self, event: &JobEvent<'_>) {
         let told = match *event {
-            JobEvent::OccurrenceMade { schedule, id, is_caught_up, .. } => {
-                Told::Made { schedule: schedule.to_string(), id: id.to_string(), is_caught_up }
-            }
-            JobEvent::OccurrencesMissed { schedule, count, times, reason, .. } => Told::Missed {
+            JobEvent::OccurrenceMade { schedule, id, is_caught_up, .. } => ScheduleEvent::Made {
                 schedule: schedule.to_string(),
-                count,
-                times: times.to_vec(),
-                reason,
+                id: id.to_string(),
+                is_caught_up,
             },
+            JobEvent::OccurrencesMissed { schedule, count, times, reason, .. } => {
+                ScheduleEvent::Missed {
+                    schedule: schedule.to_string(),
+                    count,
+                    times: times.to_vec(),
+                    reason,
+                }
+            }
             _ => return,
         };
         self.0.lock().push(told);
@@ -55,7 +59,7 @@ impl Observer for Seen {
 
 impl Seen {
     /// Waits until this is true of all events.
-    async fn until(&self, what: &str, is_so: impl Fn(&[Told]) -> bool) {
+    async fn until(&self, what: &str, is_so: impl Fn(&[ScheduleEvent]) -> bool) {
         let waiting = async {
             while !is_so(&self.0.lock()) {
                 tokio::task::yield_now().await;
@@ -82,17 +86,19 @@ impl Seen {
 }
 
 /// The ids of the occurrences that were made, in the order of the events.
-fn made_of(told: &[Told], of: &str) -> Vec<String> {
-    let id = |told: &Told| match told {
-        Told::Made { schedule, id, .. } if schedule == of => Some(id.clone()),
+fn made_of(told: &[ScheduleEvent], of: &str) -> Vec<String> {
+    let id = |told: &ScheduleEvent| match told {
+        ScheduleEvent::Made { schedule, id, .. } if schedule == of => Some(id.clone()),
         _ => None,
     };
     told.iter().filter_map(id).collect()
 }
 
-fn missed_of(told: &[Told], of: &str, why: &str) -> Option<Vec<i64>> {
+fn missed_of(told: &[ScheduleEvent], of: &str, why: &str) -> Option<Vec<i64>> {
     told.iter().find_map(|told| match told {
-        Told::Missed { schedule, times, reason, .. } if schedule == of && *reason == why => {
+        ScheduleEvent::Missed { schedule, times, reason, .. }
+            if schedule == of && *reason == why =>
+        {
             Some(times.clone())
         }
         _ => None,
@@ -143,7 +149,7 @@ fn each_second(name: &str, edit: impl FnOnce(&mut Timing)) -> NewSchedule {
 }
 
 async fn apply(store: &Store, asked: RequestRef<'_>) -> Verdict {
-    store.queue.apply(&[asked], &[]).await.answers.remove(0).unwrap().verdict
+    store.jobs.apply(&[asked], &[]).await.answers.remove(0).unwrap().verdict
 }
 
 impl Fixture {
@@ -154,7 +160,7 @@ impl Fixture {
     }
 
     async fn put(&self, new: &NewSchedule) {
-        let answers = self.store.queue.apply(&[RequestRef::NewSchedule(new)], &[]).await.answers;
+        let answers = self.store.jobs.apply(&[RequestRef::NewSchedule(new)], &[]).await.answers;
         let verdicts: Vec<Verdict> =
             answers.into_iter().map(|answer| answer.unwrap().verdict).collect();
         assert_eq!(verdicts, [Verdict::Added]);
@@ -369,7 +375,7 @@ async fn many_that_are_due_at_once_are_made_once_each() {
     };
     let new: Vec<NewSchedule> = names.iter().map(daily).collect();
     let asked: Vec<RequestRef<'_>> = new.iter().map(RequestRef::NewSchedule).collect();
-    for answer in fixture.store.queue.apply(&asked, &[]).await.answers {
+    for answer in fixture.store.jobs.apply(&asked, &[]).await.answers {
         assert_eq!(answer.unwrap().verdict, Verdict::Added);
     }
     for name in &names {
@@ -435,10 +441,12 @@ async fn a_gap_is_told_once_with_its_times() {
     let first: Vec<i64> = (1..=5).map(|n| next_ms - (11 - n) * SECOND).collect();
     assert_eq!(times[..5], first);
     let told = fixture.seen.0.lock().clone();
-    let Told::Missed { count, .. } = &told[1] else { panic!("{told:?}") };
+    let ScheduleEvent::Missed { count, .. } = &told[1] else { panic!("{told:?}") };
     assert_eq!(*count, times.len() as u64);
     let newest = times.last().unwrap() + SECOND;
-    assert!(matches!(&told[0], Told::Made { id, .. } if *id == occurrence_id("late", newest)));
+    assert!(
+        matches!(&told[0], ScheduleEvent::Made { id, .. } if *id == occurrence_id("late", newest))
+    );
     let progress = fixture.get("late").await.progress;
     assert!(progress.missed >= *count && progress.last_missed_ms >= times.last().copied());
 }
@@ -452,7 +460,7 @@ async fn an_occurrence_whose_id_another_job_has_is_missed_and_the_next_is_made()
     let taken_ms = next_ms + 2 * SECOND;
     let foreign = occurrence_id("report", taken_ms);
     let job = NewJob::new(Job::for_queue("other", "foreign"), Due::At(4_000_000_000_000));
-    fixture.store.queue.schedule(&[job.id(id(&foreign))]).await.unwrap();
+    fixture.store.jobs.schedule(&[job.id(id(&foreign))]).await.unwrap();
     let (stop, running) = fixture.spawner();
     assert_eq!(fixture.seen.missed("report", "conflict").await, [taken_ms]);
     let before = fixture.seen.made_of("report").len();
@@ -477,7 +485,7 @@ async fn with_skip_nothing_is_made_while_the_occurrence_before_is_alive() {
     assert_eq!(first.len(), 1, "{first:?}");
     assert!(skipped[0] > split_occurrence_id(&first[0]).unwrap().1);
     let cancel = Act::new(Action::Cancel, id(&first[0]));
-    let answer = fixture.store.queue.apply(&[RequestRef::Act(&cancel)], &[]).await.answers.pop();
+    let answer = fixture.store.jobs.apply(&[RequestRef::Act(&cancel)], &[]).await.answers.pop();
     assert_eq!(answer.unwrap().unwrap().verdict, Verdict::Cancelled);
     fixture.seen.until_made("slow", 2).await;
     stop.cancel();

@@ -6,7 +6,7 @@ use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::reader::active::SETS_PER_PIPELINE;
-use crate::store::reader::lookup::Place;
+use crate::store::reader::lookup::JobState;
 use crate::store::scripts::Name;
 
 impl Admin {
@@ -61,7 +61,7 @@ impl Admin {
 
     /// Removes the jobs of a queue in this state, except reserved ones, behind the durability gate.
     /// Returns their number. Repeat the call after an error.
-    pub async fn purge(&self, queue: &str, place: Place) -> Result<u64, StoreError> {
+    pub async fn purge(&self, queue: &str, state: JobState) -> Result<u64, StoreError> {
         let sets = [DueSet::Queue(queue).to_string()];
         // Jobs that become ready meanwhile stay.
         let ready_ms = self.namespace.read_clock().await? / 1000;
@@ -69,7 +69,7 @@ impl Admin {
         for bucket in 0..self.namespace.keys.buckets() {
             loop {
                 let mut call = self.namespace.script_call(Name::Purge, bucket, &sets);
-                call.arg(place.as_str()).arg(CALL_JOBS).arg(CALL_BYTES).arg(ready_ms);
+                call.arg(state.as_str()).arg(CALL_JOBS).arg(CALL_BYTES).arg(ready_ms);
                 let mut items = Items::new("purge", self.namespace.durable_call(call).await?)?;
                 removed += u64::try_from(items.int()?).unwrap_or(0);
                 if items.int()? != 1 {

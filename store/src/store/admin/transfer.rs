@@ -11,7 +11,7 @@ use crate::store::answer::{Items, score};
 use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::error::StoreError;
 use crate::store::meta;
-use crate::store::reader::lookup::Place;
+use crate::store::reader::lookup::JobState;
 use crate::store::record::{self, Record};
 use crate::store::scripts::Name;
 use crate::store::wake_up::WakeUp;
@@ -84,15 +84,15 @@ impl Admin {
                 done: &mut done,
                 stays: HashMap::new(),
             };
-            self.walk(&mut walk, Place::Scheduled).await?;
-            self.walk(&mut walk, Place::Dead).await?;
+            self.walk(&mut walk, JobState::Scheduled).await?;
+            self.walk(&mut walk, JobState::Dead).await?;
             let others = walk.done.reserved;
             // A job whose attempt ends during the scan may return behind the scan's position.
             for left in (0..MAX_BUCKET_SCANS).rev() {
                 let moved = walk.done.scheduled;
                 walk.done.reserved = others;
-                self.walk(&mut walk, Place::Reserved).await?;
-                self.walk(&mut walk, Place::Scheduled).await?;
+                self.walk(&mut walk, JobState::Reserved).await?;
+                self.walk(&mut walk, JobState::Scheduled).await?;
                 if walk.done.scheduled == moved {
                     break;
                 }
@@ -109,11 +109,11 @@ impl Admin {
     }
 
     /// Moves or counts the jobs of one set, page by page.
-    async fn walk<J>(&self, walk: &mut Walk<'_, J>, place: Place) -> Result<(), StoreError>
+    async fn walk<J>(&self, walk: &mut Walk<'_, J>, state: JobState) -> Result<(), StoreError>
     where
         J: FnMut(&JobId, Record) -> Option<Job>,
     {
-        if place == Place::Reserved {
+        if state == JobState::Reserved {
             let claimed = self
                 .namespace
                 .claimed_jobs(walk.bucket)
@@ -121,15 +121,15 @@ impl Admin {
                 .into_iter()
                 .map(|claimed| (claimed.id, claimed.deadline_ms));
             for page in claimed.collect::<Vec<_>>().chunks(CALL_JOBS) {
-                self.transfer_page(walk, place, page).await?;
+                self.transfer_page(walk, state, page).await?;
             }
         }
-        let key = match place {
-            Place::Scheduled | Place::Ready => {
+        let key = match state {
+            JobState::Scheduled | JobState::Ready => {
                 self.namespace.keys.due(walk.bucket, &walk.brokers[0])
             }
-            Place::Dead => self.namespace.keys.dead(walk.bucket).to_owned(),
-            Place::Reserved => self.namespace.keys.held(walk.bucket).to_owned(),
+            JobState::Dead => self.namespace.keys.dead(walk.bucket).to_owned(),
+            JobState::Reserved => self.namespace.keys.held(walk.bucket).to_owned(),
         };
         let mut offset = 0;
         loop {
@@ -137,9 +137,9 @@ impl Admin {
             if page.is_empty() {
                 return Ok(());
             }
-            let left = self.transfer_page(walk, place, &page).await?;
+            let left = self.transfer_page(walk, state, &page).await?;
             // Moved jobs leave the set, so the following jobs advance.
-            offset += if place == Place::Scheduled { left } else { page.len() };
+            offset += if state == JobState::Scheduled { left } else { page.len() };
         }
     }
 
@@ -163,7 +163,7 @@ impl Admin {
     async fn transfer_page<J>(
         &self,
         walk: &mut Walk<'_, J>,
-        place: Place,
+        state: JobState,
         page: &[(String, i64)],
     ) -> Result<usize, StoreError>
     where
@@ -180,19 +180,19 @@ impl Admin {
         let (mut left, mut chunk, mut bytes) = (0, Vec::new(), 0);
         for (member, size) in page.iter().zip(sizes) {
             if !chunk.is_empty() && bytes + size > CALL_BYTES {
-                left += self.transfer_chunk(walk, place, &std::mem::take(&mut chunk)).await?;
+                left += self.transfer_chunk(walk, state, &std::mem::take(&mut chunk)).await?;
                 bytes = 0;
             }
             bytes += size;
             chunk.push(member);
         }
-        Ok(left + self.transfer_chunk(walk, place, &chunk).await?)
+        Ok(left + self.transfer_chunk(walk, state, &chunk).await?)
     }
 
     async fn transfer_chunk<J>(
         &self,
         walk: &mut Walk<'_, J>,
-        place: Place,
+        state: JobState,
         chunk: &[&(String, i64)],
     ) -> Result<usize, StoreError>
     where
@@ -212,14 +212,14 @@ impl Admin {
             // A job without a record has left meanwhile, or is damage that `fsck` reports. Other
             // ids are already counted.
             let Value::BulkString(bytes) = record else { continue };
-            if place != Place::Reserved && stays.contains_key(id) {
+            if state != JobState::Reserved && stays.contains_key(id) {
                 continue;
             }
             let bytes = Bytes::from(bytes);
             let (Ok(id), Ok(read)) = (JobId::new(id.as_str()), record::decode(bytes.clone()))
             else {
                 // The broker of an unreadable dead job is unknown.
-                if place == Place::Scheduled {
+                if state == JobState::Scheduled {
                     stays.insert(id.clone(), KeepReason::Unreadable);
                 }
                 continue;
@@ -227,7 +227,7 @@ impl Admin {
             if read.job.broker() != Some(brokers[0].as_str()) {
                 continue;
             }
-            if place == Place::Reserved {
+            if state == JobState::Reserved {
                 done.reserved += 1;
                 continue;
             }
@@ -242,8 +242,8 @@ impl Admin {
         let mut gone = 0;
         let mut earliest: Option<i64> = None;
         for (leaver, word) in leavers.iter().zip(self.pass_move(bucket, brokers, &leavers).await?) {
-            match (word.as_str(), place) {
-                ("moved", Place::Scheduled) => {
+            match (word.as_str(), state) {
+                ("moved", JobState::Scheduled) => {
                     done.scheduled += 1;
                     earliest =
                         Some(earliest.map_or(leaver.due_ms, |first| first.min(leaver.due_ms)));

@@ -8,7 +8,7 @@ use crate::config::Redis;
 use crate::job::{Action, Due, Job, Verdict};
 use crate::policy::limit::{Turn, mark_of};
 use crate::request::{Act, NewJob};
-use crate::store::queue::settle::{Completion, Release};
+use crate::store::jobs::settle::{Completion, Release};
 use crate::store::{Store, Unobserved};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -45,7 +45,7 @@ impl Fixture {
     async fn add(&self, id: &str) {
         let job = Job::new("main", dwell_core::Destination::new("a"), "x");
         let new_job = NewJob::new(job, Due::In(0)).id(id.parse().unwrap());
-        self.store.queue.schedule(&[new_job]).await.unwrap();
+        self.store.jobs.schedule(&[new_job]).await.unwrap();
     }
 }
 
@@ -85,7 +85,7 @@ async fn a_place_comes_back_at_its_end_and_not_before() {
 async fn a_full_redis_takes_places_and_has_jobs_be_due() {
     let fixture = Fixture::new(1).await;
     fixture.add("waits").await;
-    let queue = &fixture.store.queue;
+    let queue = &fixture.store.jobs;
     let mut job = queue.claim(0, "main", MINUTE, 10, 1 << 20).await.unwrap().jobs.remove(0).token();
     let now_us = fixture.store.read_clock().await.unwrap();
     let turn = Turn::new(now_us + 60_000_000, now_us, mark_of("main a"));
@@ -131,7 +131,7 @@ async fn a_claimed_job_is_out_until_it_is_settled() {
     for id in ["a", "b", "c"] {
         fixture.add(id).await;
     }
-    let queue = &fixture.store.queue;
+    let queue = &fixture.store.jobs;
     let claim = queue.claim(0, "main", MINUTE, 10, 1 << 20).await.unwrap();
     let place = |at: usize| {
         let job = &claim.jobs[at];
@@ -160,7 +160,7 @@ async fn a_job_that_waits_is_hastened_unless_it_was_changed() {
     for id in ids {
         fixture.add(id).await;
     }
-    let queue = &fixture.store.queue;
+    let queue = &fixture.store.jobs;
     let claim = queue.claim(0, "main", MINUTE, 10, 1 << 20).await.unwrap();
     assert_eq!(claim.jobs.len(), 3);
     let turn = Turn::new(claim.now_us + 60_000_000, claim.now_us, mark_of("main a"));

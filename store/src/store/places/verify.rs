@@ -9,7 +9,7 @@ use super::place::{Out, Place};
 use super::{PlaceCall, PlaceLimit};
 use crate::store::error::StoreError;
 use crate::store::namespace::Namespace;
-use crate::store::record::State;
+use crate::store::record::StateRecord;
 
 /// The most places that one look judges.
 const MAX_LOOKED_AT: usize = 256;
@@ -87,12 +87,12 @@ impl Namespace {
                 match place.out() {
                     Some(Out::Claim { position, attempt, .. }) => {
                         let is_held = held_state
-                            .and_then(|bytes| State::decode(bytes).ok())
+                            .and_then(|bytes| StateRecord::decode(bytes).ok())
                             .is_some_and(|state| state.held && state.attempt == attempt);
                         !(is_held || is_in_claim(settled, position))
                     }
                     Some(Out::Lease { proof, .. }) => {
-                        held_state.and_then(State::pop_of) != Some(proof)
+                        held_state.and_then(StateRecord::pop_of) != Some(proof)
                     }
                     Some(Out::Unknown) | None => false,
                 }

@@ -16,8 +16,8 @@ use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::reader::Reader;
 use crate::store::reader::leases::ClaimEntry;
-use crate::store::reader::lookup::Place;
-use crate::store::record::State;
+use crate::store::reader::lookup::JobState;
+use crate::store::record::StateRecord;
 
 mod fetch;
 mod page;
@@ -52,9 +52,9 @@ impl Reader {
         if query.limit == 0 {
             return Ok(Page::default());
         }
-        match query.place {
-            Place::Scheduled | Place::Ready => self.merge(query).await,
-            Place::Reserved | Place::Dead => self.select(query).await,
+        match query.state {
+            JobState::Scheduled | JobState::Ready => self.merge(query).await,
+            JobState::Reserved | JobState::Dead => self.select(query).await,
         }
     }
 
@@ -62,7 +62,7 @@ impl Reader {
     async fn merge(&self, query: &Query) -> Result<Page, StoreError> {
         let sets = self.sets_of(query).await?;
         let ready_to = self.namespace.read_clock().await? / 1000 + 1;
-        let is_ready = query.place == Place::Ready;
+        let is_ready = query.state == JobState::Ready;
         let mut runs: Vec<Run> = (0..)
             .zip(&sets)
             .flat_map(|(bucket, sets)| sets.iter().map(move |set| (bucket, set)))
@@ -129,7 +129,7 @@ impl Reader {
         let mut earliest: BinaryHeap<Candidate> = BinaryHeap::new();
         let mut more = false;
         let mut page = Page::default();
-        let is_dead = query.place == Place::Dead;
+        let is_dead = query.state == JobState::Dead;
         for (bucket, key) in self.keys_of(query).await? {
             let mut run = Run::new(bucket, key, None, None, None);
             let mut claimed =
@@ -201,7 +201,7 @@ impl Reader {
     ) -> Result<bool, StoreError> {
         let mut left = batch.len();
         for part in self.parts(batch).await? {
-            let mut fetched = self.fetch(&part, query.place).await?;
+            let mut fetched = self.fetch(&part, query.state).await?;
             for (candidate, _) in part {
                 left -= 1;
                 match fetched.remove(&candidate.spot.id) {
@@ -231,7 +231,7 @@ impl Reader {
     ) -> Result<Vec<Candidate>, StoreError> {
         let mut fitting = HashSet::new();
         for part in self.parts(&batch).await? {
-            for (id, found) in self.fetch(&part, query.place).await? {
+            for (id, found) in self.fetch(&part, query.state).await? {
                 match found {
                     Ok(found) if query.is_for(&found) => drop(fitting.insert(id)),
                     Ok(_) => {}
@@ -257,7 +257,7 @@ impl Reader {
         };
         for (member, state) in members.iter_mut().zip(states) {
             if let Value::BulkString(bytes) = state
-                && let Ok(state) = State::decode(&bytes)
+                && let Ok(state) = StateRecord::decode(&bytes)
             {
                 member.spot.at_ms = state.due_ms;
             }

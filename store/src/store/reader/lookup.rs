@@ -12,12 +12,12 @@ use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError, UNREADABLE_HINT};
 use crate::store::namespace::Namespace;
 use crate::store::reader::Reader;
-use crate::store::record::{self, Nonce, Record, State};
+use crate::store::record::{self, Nonce, Record, StateRecord};
 
-/// The place of a job.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
-pub enum Place {
+pub enum JobState {
     /// The job is in `due`; a job of a queue is due later than now.
     Scheduled,
     /// A job of a queue is due, and not fetched.
@@ -28,15 +28,15 @@ pub enum Place {
     Dead,
 }
 
-impl Place {
+impl JobState {
     /// The word of the HTTP API and the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Place::Scheduled => "scheduled",
-            Place::Ready => "ready",
-            Place::Reserved => "reserved",
-            Place::Dead => "dead",
+            JobState::Scheduled => "scheduled",
+            JobState::Ready => "ready",
+            JobState::Reserved => "reserved",
+            JobState::Dead => "dead",
         }
     }
 }
@@ -47,10 +47,10 @@ impl Place {
 pub struct StoredJob {
     /// The job's id.
     pub id: JobId,
-    /// The place of the job.
-    pub place: Place,
-    /// The score at that place, epoch ms: the next due time, the lease's deadline, or the time of
-    /// death.
+    /// The state of the job.
+    pub state: JobState,
+    /// The score in the set of that state, epoch ms: the next due time, the lease's deadline, or
+    /// the time of death.
     #[doc(hidden)]
     pub score_ms: i64,
     /// The immutable part of the job.
@@ -59,7 +59,7 @@ pub struct StoredJob {
     /// The mutable part, with the attempt in flight; `None` if the job was never attempted or
     /// changed.
     #[doc(hidden)]
-    pub state: Option<State>,
+    pub state_record: Option<StateRecord>,
     /// The proof of the pop under which a consumer holds the job. Lists leave it out.
     #[doc(hidden)]
     pub held_by: Option<Nonce>,
@@ -77,13 +77,13 @@ impl StoredJob {
     /// The number of attempts begun.
     #[must_use]
     pub fn attempts(&self) -> u32 {
-        self.state.as_ref().map_or(0, |state| state.attempt)
+        self.state_record.as_ref().map_or(0, |state| state.attempt)
     }
 
     /// The error of the last attempt; empty if no attempt failed.
     #[must_use]
     pub fn last_error(&self) -> &str {
-        self.state.as_ref().map_or("", |state| &state.last_error)
+        self.state_record.as_ref().map_or("", |state| &state.last_error)
     }
 
     /// The next due time of a scheduled job; the due time of the schedule if the job is reserved or
@@ -97,12 +97,13 @@ impl StoredJob {
     #[doc(hidden)]
     #[must_use]
     pub fn due_ms(&self) -> i64 {
-        match (self.place, &self.state) {
-            (Place::Reserved | Place::Dead, Some(state)) => state.due_ms,
-            (Place::Scheduled, Some(state)) if state.waits_for_turn(self.score_ms) => state.due_ms,
-            (Place::Scheduled | Place::Ready, _) | (Place::Reserved | Place::Dead, None) => {
-                self.score_ms
+        match (self.state, &self.state_record) {
+            (JobState::Reserved | JobState::Dead, Some(state)) => state.due_ms,
+            (JobState::Scheduled, Some(state)) if state.waits_for_turn(self.score_ms) => {
+                state.due_ms
             }
+            (JobState::Scheduled | JobState::Ready, _)
+            | (JobState::Reserved | JobState::Dead, None) => self.score_ms,
         }
     }
 }
@@ -120,7 +121,7 @@ pub(in crate::store) async fn find(
     id: &JobId,
 ) -> Result<Option<StoredJob>, StoreError> {
     match find_once(namespace, id).await? {
-        Some(found) if found.place == Place::Reserved && found.score_ms == 0 => {
+        Some(found) if found.state == JobState::Reserved && found.score_ms == 0 => {
             find_once(namespace, id).await
         }
         found => Ok(found),
@@ -139,17 +140,18 @@ async fn find_once(namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob
         pipeline.cmd("ZSCORE").arg(namespace.keys.due(bucket, broker)).arg(id.as_str());
     }
     let mut answers = namespace.link.pipeline("looking a job up", &pipeline).await?.into_iter();
-    let (record, state) = (answers.next(), answers.next());
+    let (record, stored_state) = (answers.next(), answers.next());
     let Some(Value::BulkString(bytes)) = record else { return Ok(None) };
     let unreadable = |why: record::Unreadable| {
         StoreError::new(Class::Script, format!("redis: job `{id}`: {why}")).hint(UNREADABLE_HINT)
     };
     let bytes = Bytes::from(bytes);
     let record = record::decode(bytes.clone()).map_err(unreadable)?;
-    let (mut state, pop) = match state {
+    let (mut state_record, pop) = match stored_state {
         Some(Value::BulkString(stored)) => {
-            let state = State::decode(&stored).map_err(unreadable)?.with_turn(&stored, &bytes);
-            (Some(state), State::pop_of(&stored))
+            let state =
+                StateRecord::decode(&stored).map_err(unreadable)?.with_turn(&stored, &bytes);
+            (Some(state), StateRecord::pop_of(&stored))
         }
         _ => (None, None),
     };
@@ -165,13 +167,13 @@ async fn find_once(namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob
             namespace.link.pipeline("looking a job up", &pipeline).await?.into_iter().map(score);
         (due, dead) = (scores.next().flatten(), scores.next().flatten());
     }
-    let (place, score_ms) = match (held, dead, due) {
-        (Some(ms), _, _) => (Place::Reserved, ms),
-        (_, Some(ms), _) => (Place::Dead, ms),
+    let (state, score_ms) = match (held, dead, due) {
+        (Some(ms), _, _) => (JobState::Reserved, ms),
+        (_, Some(ms), _) => (JobState::Dead, ms),
         (_, _, Some(ms)) if record.job.queue().is_some() && ms <= namespace.now_ms() => {
-            (Place::Ready, ms)
+            (JobState::Ready, ms)
         }
-        (_, _, Some(ms)) => (Place::Scheduled, ms),
+        (_, _, Some(ms)) => (JobState::Scheduled, ms),
         (None, None, None) => match namespace
             .claimed_jobs(bucket)
             .await?
@@ -179,16 +181,16 @@ async fn find_once(namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob
             .find(|claimed| claimed.id == id.as_str())
         {
             Some(claimed) => {
-                state = state
-                    .or_else(|| State::of_record(&bytes, claimed.due_ms))
-                    .map(State::in_flight);
-                (Place::Reserved, claimed.deadline_ms)
+                state_record = state_record
+                    .or_else(|| StateRecord::of_record(&bytes, claimed.due_ms))
+                    .map(StateRecord::in_flight);
+                (JobState::Reserved, claimed.deadline_ms)
             }
             // The job moved between two reads, or the data is damaged. Show both as reserved.
-            None => (Place::Reserved, 0),
+            None => (JobState::Reserved, 0),
         },
     };
     let size = record.job.body.len();
     let held_by = held.and(pop);
-    Ok(Some(StoredJob { id: id.clone(), place, score_ms, record, state, held_by, size }))
+    Ok(Some(StoredJob { id: id.clone(), state, score_ms, record, state_record, held_by, size }))
 }

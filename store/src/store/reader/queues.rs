@@ -8,7 +8,7 @@ use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::reader::Reader;
 use crate::store::reader::list::Query;
-use crate::store::reader::lookup::{Place, StoredJob};
+use crate::store::reader::lookup::{JobState, StoredJob};
 
 /// The jobs of a queue by state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -83,13 +83,13 @@ impl Reader {
     }
 
     /// The number of ready or dead jobs of a queue: one command for each bucket.
-    pub async fn queue_count(&self, queue: &str, place: Place) -> Result<u64, StoreError> {
+    pub async fn queue_count(&self, queue: &str, state: JobState) -> Result<u64, StoreError> {
         let (keys, set) = (&self.namespace.keys, DueSet::Queue(queue).to_string());
         let now_ms = self.namespace.read_clock().await? / 1000;
         let counts = (0..keys.buckets()).map(|bucket| {
             let mut command = redis::cmd("ZCOUNT");
-            match place {
-                Place::Dead => command.arg(keys.dead_of(bucket, &set)).arg("-inf").arg("+inf"),
+            match state {
+                JobState::Dead => command.arg(keys.dead_of(bucket, &set)).arg("-inf").arg("+inf"),
                 _ => command.arg(keys.due(bucket, &set)).arg("-inf").arg(now_ms),
             };
             async move { self.namespace.link.command("counting a queue", &command).await }
@@ -118,7 +118,7 @@ impl Reader {
         most_bytes: usize,
     ) -> Result<Vec<StoredJob>, StoreError> {
         let query =
-            Query { queue: Some(queue.to_owned()), limit: most, ..Query::new(Place::Ready) };
+            Query { queue: Some(queue.to_owned()), limit: most, ..Query::new(JobState::Ready) };
         let mut jobs = self.list(&query).await?.jobs;
         let mut bytes = 0;
         let last = jobs.iter().position(|job| {
@@ -135,7 +135,7 @@ impl Reader {
         for jobs in jobs.chunks(QUEUES_PER_PIPELINE) {
             let looked = try_join_all(jobs.iter().map(|job| self.find(&job.id))).await?;
             let same = looked.into_iter().flatten().zip(jobs).filter(|(now, then)| {
-                now.place == then.place && now.job().queue() == then.job().queue()
+                now.state == then.state && now.job().queue() == then.job().queue()
             });
             found.extend(same.map(|(now, _)| now));
         }

@@ -36,8 +36,8 @@ pub(super) struct Metadata<'a> {
     on_timeout: OnTimeout,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tries: Option<u16>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    ends_ms: Option<i64>,
+    #[serde(rename = "ends_ms", default, skip_serializing_if = "Option::is_none")]
+    remove_at_ms: Option<i64>,
     #[serde(default)]
     created_ms: i64,
     #[serde(default, skip_serializing_if = "is_empty")]
@@ -68,7 +68,7 @@ impl<'a> Metadata<'a> {
             expire_at_ms: if let Some(Expire::At(ms)) = job.expire { Some(ms) } else { None },
             on_timeout: job.on_timeout,
             tries: job.tries,
-            ends_ms: job.ends_ms,
+            remove_at_ms: job.remove_at_ms,
             created_ms: job.created_ms,
             origin: Cow::Borrowed(&job.origin),
             trace: job.trace.as_deref().map(Cow::Borrowed),
@@ -104,7 +104,7 @@ impl<'a> Metadata<'a> {
             expire: self.expire_at_ms.map(Expire::At).or(self.expire_ms.map(Expire::After)),
             on_timeout: self.on_timeout,
             tries: self.tries,
-            ends_ms: self.ends_ms,
+            remove_at_ms: self.remove_at_ms,
             created_ms: self.created_ms,
             origin: self.origin.into_owned(),
             trace: self.trace.map(Cow::into_owned),

@@ -1,12 +1,12 @@
 //! What a state says of the last pop of a job of a queue, or of the turn of a job of a broker.
 
-use super::{MARK_EARLY, Nonce, State, VERSION};
+use super::{MARK_EARLY, Nonce, StateRecord, VERSION};
 use crate::policy::limit::Turn;
 
 /// A job goes back to due for its turn by another clock than that of the turn, ms.
 const MAX_DRIFT_MS: i64 = 1000;
 
-impl State {
+impl StateRecord {
     /// The proof of the pop that handed the job out last, in the bytes of a state.
     pub(in crate::store) fn pop_of(bytes: &[u8]) -> Option<Nonce> {
         bytes.get(17..25)?.try_into().ok()
@@ -18,10 +18,10 @@ impl State {
     }
 
     /// This state with the turn that its bytes hold, if the record is that of a job of a broker.
-    pub(in crate::store) fn with_turn(self, bytes: &[u8], record: &[u8]) -> State {
+    pub(in crate::store) fn with_turn(self, bytes: &[u8], record: &[u8]) -> StateRecord {
         let is_of_broker = record.first() == Some(&VERSION);
-        let turn = State::pop_of(bytes).filter(|_| is_of_broker);
-        State { turn: turn.map_or(Turn::NONE, Turn::of_bytes), ..self }
+        let turn = StateRecord::pop_of(bytes).filter(|_| is_of_broker);
+        StateRecord { turn: turn.map_or(Turn::NONE, Turn::of_bytes), ..self }
     }
 
     /// Whether a job that has never been attempted, and is due again at `next_ms`, waits for its

@@ -11,14 +11,14 @@ fn schedule(job: Job, generated: bool) -> NewJob {
     NewJob {
         id: JobId::new("order-1").unwrap(),
         generated,
-        first: None,
-        apart: false,
+        call_id: None,
+        is_new_message: false,
         queue_full: false,
         own_queues: None,
         due: Due::At(1_763_722_800_000),
         conflict: Conflict::Replace,
         job,
-        origin: Origin { fingerprint: *b"fingerpr", check: true, is_message: true },
+        origin: Origin { fingerprint: *b"fingerpr", maybe_redelivered: true, is_message: true },
         reply_to: None,
     }
 }
@@ -41,7 +41,7 @@ fn plain_job() -> Job {
         expire: None,
         on_timeout: OnTimeout::Ready,
         tries: None,
-        ends_ms: None,
+        remove_at_ms: None,
         created_ms: 1_763_722_000_000,
         origin: "nats".to_owned(),
         trace: None,
@@ -83,7 +83,7 @@ fn queue_job() -> Job {
         target: Target::Queue { queue: "emails".to_owned() },
         on_timeout: OnTimeout::Retry,
         tries: Some(5),
-        ends_ms: Some(1_763_000_000_000),
+        remove_at_ms: Some(1_763_000_000_000),
         trace: Some("00-1-2-01".to_owned()),
         round: 3,
         ..plain_job()
@@ -149,7 +149,7 @@ fn records_of_version_1_are_read_as_ever() {
 
 #[test]
 fn states_of_version_1_are_read_as_ever() {
-    let state = State {
+    let state = StateRecord {
         held: true,
         counted: false,
         crashes: 2,
@@ -164,18 +164,18 @@ fn states_of_version_1_are_read_as_ever() {
         turn: Turn::NONE,
         last_error: "no ".to_owned(),
     };
-    assert_eq!(State::decode(&unhex(STATE_V1)).unwrap(), state);
-    // The proof of a lease, which only schema 1 knew, is not written again.
+    assert_eq!(StateRecord::decode(&unhex(STATE_V1)).unwrap(), state);
+    // The nonce of the last pop is not decoded, and so not written again.
     let mut written = unhex(STATE_V1);
     written[17..25].fill(0);
     assert_eq!(state.encode(), written);
     // A state whose expiry an action began anew is eight bytes longer.
-    let anew = State { anew_ms: Some(7), ..state };
+    let anew = StateRecord { anew_ms: Some(7), ..state };
     assert_eq!(anew.encode().len(), written.len() + 8);
-    assert_eq!(State::decode(&anew.encode()).unwrap(), anew);
+    assert_eq!(StateRecord::decode(&anew.encode()).unwrap(), anew);
     let mut later = unhex(STATE_V1);
     later[0] = 2;
-    assert!(State::decode(&later).is_err());
+    assert!(StateRecord::decode(&later).is_err());
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn every_cut_of_a_record_or_state_is_an_error_and_no_panic() {
     }
     let state = unhex(STATE_V1);
     for length in 0..FIXED_STATE_BYTES {
-        assert!(State::decode(&state[..length]).is_err(), "{length}");
+        assert!(StateRecord::decode(&state[..length]).is_err(), "{length}");
     }
 }
 
@@ -295,9 +295,9 @@ fn a_reason_that_a_later_version_wrote_is_a_death_too() {
     }
     let mut bytes = unhex(STATE_V1);
     (bytes[1], bytes[FIXED_STATE_BYTES - 1]) = (0, 7);
-    let state = State::decode(&bytes).unwrap();
+    let state = StateRecord::decode(&bytes).unwrap();
     let attempt = state.attempt;
-    let state = State::decode(&state.in_flight().encode()).unwrap();
+    let state = StateRecord::decode(&state.in_flight().encode()).unwrap();
     assert_eq!((state.reason, state.attempt), (Some(DeadReason::Unknown), attempt));
 }
 
@@ -404,7 +404,7 @@ fn job() -> impl Strategy<Value = Job> {
             expire: None,
             on_timeout: OnTimeout::Ready,
             tries: None,
-            ends_ms: None,
+            remove_at_ms: None,
             created_ms: rest.0,
             origin: rest.1,
             trace: rest.4,
@@ -426,7 +426,7 @@ proptest! {
     #[test]
     fn no_bytes_make_the_readers_panic(bytes: Vec<u8>) {
         let _ = decode(bytes.clone().into());
-        let _ = State::decode(&bytes);
+        let _ = StateRecord::decode(&bytes);
         let _ = replaced(&bytes);
     }
 
@@ -444,7 +444,7 @@ fn the_job_of_a_queue_has_a_version_that_other_programs_leave_in_place() {
     let job = Job {
         target: Target::Queue { queue: "a.B-1_".to_owned() },
         tries: Some(3),
-        ends_ms: Some(7),
+        remove_at_ms: Some(7),
         ..plain_job()
     };
     let bytes = encode(&schedule(job.clone(), false), [7; 8]);
@@ -485,7 +485,7 @@ fn a_record_promises_no_more_steps_after_a_time_out_than_its_job_has() {
     assert_eq!(code(plain_job()), 0, "a job of a broker");
     assert_eq!(code(queue()), 7);
     assert_eq!(code(Job { on_timeout: OnTimeout::Retry, ..queue() }), 0);
-    assert_eq!(code(Job { ends_ms: Some(1), ..queue() }), 0);
+    assert_eq!(code(Job { remove_at_ms: Some(1), ..queue() }), 0);
     assert_eq!(code(Job { tries: Some(0), ..queue() }), 6);
     let tries = |tries| code(Job { tries: Some(tries), retry: Some(vec![1; 40]), ..queue() });
     assert_eq!([1, 2, 3, 4, 5, 9, 16, 17, u16::MAX].map(tries), [0, 1, 2, 2, 3, 4, 4, 5, 5]);
@@ -521,14 +521,14 @@ fn a_job_of_a_broker_has_its_turn_in_its_state() {
     let turn = Turn::new(1_763_718_653_056_000, 0, 7);
     let of = |job: Job| encode(&schedule(job, false), *b"generate");
     let (of_broker, of_queue) = (of(plain_job()), of(queue_job()));
-    let state = State { turn, ..State::of_record(&of_broker, 1000).unwrap() };
+    let state = StateRecord { turn, ..StateRecord::of_record(&of_broker, 1000).unwrap() };
     let bytes = state.encode();
-    let read = State::decode(&bytes).unwrap();
+    let read = StateRecord::decode(&bytes).unwrap();
     assert_eq!(read.turn, Turn::NONE, "only some read it");
     assert_eq!(read.clone().with_turn(&bytes, &of_broker), state);
     assert_eq!(read.with_turn(&bytes, &of_queue).turn, Turn::NONE, "that is a pop");
     assert!(state.waits_for_turn(turn.at_ms() + 5));
     assert!(!state.waits_for_turn(turn.at_ms() + 5000), "it was given back since");
-    let attempted = State { attempt: 1, ..state };
+    let attempted = StateRecord { attempt: 1, ..state };
     assert!(!attempted.waits_for_turn(turn.at_ms()));
 }

@@ -10,7 +10,7 @@ use crate::schedule::Progress;
 use crate::store::answer::Items;
 use crate::store::call::script_call::ScriptCall;
 use crate::store::error::{Class, StoreError, UNREADABLE_HINT};
-use crate::store::queue::schedule::own_queues_argument;
+use crate::store::jobs::schedule::own_queues_argument;
 use crate::store::record::Generation;
 use crate::store::schedules::codec;
 use crate::store::schedules::occurrence::Occurrence;
@@ -70,7 +70,7 @@ pub(crate) enum Taken {
 }
 
 /// The request that asks for a change.
-pub(in crate::store) struct Asked<'a> {
+pub(in crate::store) struct ChangeRequest<'a> {
     /// The identity of its message.
     pub(in crate::store) origin: &'a Origin,
     /// The queues of its caller, if those are not all.
@@ -87,7 +87,7 @@ pub(in crate::store) fn arguments(
     id: &JobId,
     expected: Option<&Bytes>,
     change: Option<&Change>,
-    asked: Option<&Asked<'_>>,
+    asked: Option<&ChangeRequest<'_>>,
 ) {
     let state: Cow<'_, [u8]> = match change {
         None => SAME_STATE.into(),
@@ -107,8 +107,8 @@ pub(in crate::store) fn arguments(
         None => call.arg("").arg(""),
     };
     match asked {
-        Some(Asked { origin, own_queues, verdict, due_ms }) => {
-            let bits = u8::from(origin.check) | u8::from(origin.is_message) << 1;
+        Some(ChangeRequest { origin, own_queues, verdict, due_ms }) => {
+            let bits = u8::from(origin.maybe_redelivered) | u8::from(origin.is_message) << 1;
             call.arg(&origin.fingerprint[..])
                 .arg(format!("{bits}{}", own_queues_argument(*own_queues)))
                 .arg(verdict.map(Verdict::as_str).unwrap_or_default())
@@ -130,7 +130,7 @@ fn bytes_of(bytes: Option<&Bytes>) -> &[u8] {
 }
 
 /// The result of one change, in the words of the script.
-pub(in crate::store) struct Told {
+pub(in crate::store) struct ChangeAnswer {
     /// `done`, `before`, `stale` and so on.
     result: String,
     /// The verdict, or the id of an occurrence.
@@ -141,17 +141,20 @@ pub(in crate::store) struct Told {
 }
 
 /// Reads the result of one change of this bucket.
-pub(in crate::store) fn read_result(bucket: u16, items: &mut Items) -> Result<Told, StoreError> {
+pub(in crate::store) fn read_result(
+    bucket: u16,
+    items: &mut Items,
+) -> Result<ChangeAnswer, StoreError> {
     let (result, word, due_ms) = (items.text()?, items.text()?, items.maybe_number()?);
     let (taken, broker, first_ms) = (items.text()?, items.text()?, items.maybe_number()?);
     let wake_up = first_ms.map(|due_ms| WakeUp { bucket, broker, due_ms });
-    Ok(Told { result, word, due_ms, taken, wake_up })
+    Ok(ChangeAnswer { result, word, due_ms, taken, wake_up })
 }
 
 /// The verdict and due time of a request, epoch ms, and the wake-up that it caused.
 pub(in crate::store) type Answered = (Verdict, Option<i64>, Option<WakeUp>);
 
-impl Told {
+impl ChangeAnswer {
     /// The result of a change without a request.
     pub(in crate::store) fn changed(self, change: &Change) -> Result<Changed, StoreError> {
         let taken = change.take.as_ref().map(|_| match self.taken.as_str() {
@@ -197,7 +200,7 @@ impl Told {
     }
 
     fn odd(&self) -> StoreError {
-        let Told { result, word, .. } = self;
+        let ChangeAnswer { result, word, .. } = self;
         StoreError::new(
             Class::Script,
             format!("redis: change_schedule answered the unknown result `{result}` `{word}`"),

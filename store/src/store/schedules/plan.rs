@@ -5,7 +5,7 @@ use bytes::Bytes;
 use dwell_core::quote;
 use dwell_schedule::Zone;
 
-use super::change::{Asked, Change, arguments};
+use super::change::{Change, ChangeRequest, arguments};
 use super::occurrence::{Occurrence, check_id, generation_at, id_at, occurrence};
 use super::{Read, codec};
 use crate::job::{Action, Conflict, JobId, Verdict};
@@ -59,7 +59,7 @@ impl Plan {
         own_queues: Option<&OwnQueues>,
     ) {
         let verdict = self.verdict.as_ref().ok().copied();
-        let asked = Asked { origin, own_queues, verdict, due_ms: self.due_ms };
+        let asked = ChangeRequest { origin, own_queues, verdict, due_ms: self.due_ms };
         arguments(call, id, self.expected.as_ref(), self.change.as_ref(), Some(&asked));
     }
 }
@@ -190,7 +190,7 @@ pub(in crate::store) fn act(action: Action, read: &Read, now_ms: i64, not_at: &[
         Action::Reschedule | Action::Finish | Action::Fail | Action::Requeue => {
             Plan::keeps(read, Verdict::Waiting, now_ms)
         }
-        Action::Schedule => {
+        Action::Add => {
             let why = StoreError::rejected("`schedule` is no action on a schedule that exists");
             Plan::refuses(Some(state.clone()), why)
         }

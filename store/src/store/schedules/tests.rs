@@ -12,7 +12,7 @@ use crate::config::Redis;
 use crate::job::{Action, Due, Job, Verdict};
 use crate::request::{NewJob, Origin};
 use crate::schedule::Progress;
-use crate::store::queue::batch::RequestRef;
+use crate::store::jobs::batch::RequestRef;
 use crate::store::wake_up::WakeUp;
 use crate::store::{Store, Unobserved};
 
@@ -31,7 +31,7 @@ impl Fixture {
         let settings = Redis { buckets: 1, ..Redis::new(server.url()) };
         let store = Store::open(&settings, &[], Arc::new(Unobserved)).await.unwrap();
         let asked = new("a", "@every 1h");
-        let answer = store.queue.apply(&[RequestRef::NewSchedule(&asked)], &[]).await;
+        let answer = store.jobs.apply(&[RequestRef::NewSchedule(&asked)], &[]).await;
         assert_eq!(answer.answers[0].as_ref().unwrap().verdict, Verdict::Added);
         Fixture { _server: server, store, id: asked.id }
     }
@@ -56,7 +56,7 @@ impl Fixture {
 
     async fn schedule_job(&self, id: &JobId, queue: &str) {
         let job = NewJob::new(Job::for_queue(queue, "x"), Due::At(FAR)).id(id.clone());
-        self.store.queue.schedule(&[job]).await.unwrap();
+        self.store.jobs.schedule(&[job]).await.unwrap();
     }
 }
 
@@ -119,7 +119,7 @@ async fn an_occurrence_that_is_alive_holds_the_next_one_back() {
     let next = || Change { unless_alive: Some(first.clone()), ..makes(&read, FAR + 1) };
     assert_eq!(fixture.change(next()).await, Changed::Alive);
     let cancel = crate::request::Act::new(Action::Cancel, first.clone());
-    fixture.store.queue.act(&cancel, &[]).await.unwrap();
+    fixture.store.jobs.act(&cancel, &[]).await.unwrap();
     assert!(matches!(fixture.change(next()).await, Changed::Done { .. }));
     // One that an interrupted call left in no place is not alive.
     let (lost, read) = (id_at(&fixture.id, FAR + 1), fixture.read().await);
@@ -142,7 +142,7 @@ async fn a_fire_never_takes_the_id_of_an_earlier_one() {
         let namespace = &fixture.store.schedules.namespace;
         let mut call = namespace.script_call(Name::ChangeSchedule, 0, &["=jobs".to_owned()]);
         call.arg("").arg("1");
-        let origin = Origin { fingerprint: [number; 8], check: true, is_message: true };
+        let origin = Origin { fingerprint: [number; 8], maybe_redelivered: true, is_message: true };
         plan.arguments(&mut call, &fixture.id, &origin, None);
         namespace.durable_call(call).await
     };
@@ -194,7 +194,7 @@ async fn each_change_of_a_call_has_its_own_answer() {
     let mut other = new("b", "@every 1h");
     other.is_paused = true;
     other.origin = Origin::of_call();
-    fixture.store.queue.apply(&[RequestRef::NewSchedule(&other)], &[]).await;
+    fixture.store.jobs.apply(&[RequestRef::NewSchedule(&other)], &[]).await;
     let ids = [fixture.id.clone(), other.id, "c".parse().unwrap()];
     let read = fixture.store.schedules.read(0, &ids).await.unwrap();
     let [Some(first), Some(second), None] = &read[..] else { panic!("{read:?}") };

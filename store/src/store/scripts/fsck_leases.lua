@@ -39,6 +39,8 @@ for nonce in pairs(nonces) do
       if record and is_known(record) and names_owner(record) and is_readable(state) and not is_elsewhere(id, record) then
         local s = state and read_state(state) or new_state(record, tonumber(due) or NOW)
         count_attempt(s)
+        -- Without its claim the job has only its state to say that an attempt was under way, and that its
+        -- owner is gone. The rescue counts neither again.
         if s.flags == 0 then s.flags, s.crashes = FLAG_COUNTED, math.min(s.crashes + 1, 255) end
         push(held, int(NOW), id)
         if is_of_queue(record) then counts[set_of(record)] = (counts[set_of(record)] or 0) + 1 end

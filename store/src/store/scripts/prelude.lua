@@ -1,5 +1,5 @@
 -- Shared definitions: the keys by name, Redis's clock, and the layout of record prefix, state, completed
--- and applied. scripts/needed.rs puts those that a script needs in front of it, or those that only one of its
+-- and applied. scripts/prelude_parts.rs puts those that a script needs in front of it, or those that only one of its
 -- blocks needs into this block, at the line PRELUDE; each definition begins with `local` at the start of a line.
 -- KEYS: claim_deadlines jobs state completed completed_old applied applied_old dead claims settled held
 --       queues, then due:<broker> of each broker, and due:=<queue> and dead:=<queue> of each queue, that the script may change.
@@ -58,7 +58,7 @@ local function dead_of(set) return DEAD_OF[set] or DEAD end
 -- Record prefix (store/record.rs): version, flags, ttr(4), generation(8), fingerprint(8), digest(8),
 -- length of owner, owner: a broker, or a queue in a record of the second version.
 local RECORD_VERSION, QUEUE_VERSION = 1, 2
-local FLAG_GENERATED, FLAG_REPLACED, FLAG_FIRST = 2, 4, 8
+local FLAG_GENERATED, FLAG_REPLACED, FLAG_CALL_ID = 2, 4, 8
 -- 16: the job has the default retry array; the scripts do not ask.
 -- The bits from here hold the step below which a job of a queue is due again at once after a time-out
 -- (time_out.lua); 0: the metadata has the next step.
@@ -105,7 +105,7 @@ local function schedule_verdict_of(record) return has(string.byte(record, 2), FL
 
 -- The records of recurring schedules, the last of KEYS of the scripts that ask whether an id is a schedule's.
 local SCHEDULES = sub(KEYS[#KEYS], -11) == '}:schedules' and KEYS[#KEYS]
--- The index of jobs that have an end or an expiry: zset id -> when to look at the job (queue/ends.rs), the key
+-- The index of jobs that have an end or an expiry: zset id -> when to look at the job (jobs/ends.rs), the key
 -- before.
 local ENDS = SCHEDULES and KEYS[#KEYS - 1]
 -- The record of the job of each occurrence in the record of a schedule (store/schedules/codec.rs): it follows
@@ -115,19 +115,20 @@ local function occurrence_record(bytes)
 end
 
 -- State (store/record.rs): the mutable part of a job that was attempted or changed. The attempt of a
--- job in a claim is one more than its state counts, unless the state counts it (COUNTED).
+-- job in a claim is one more than its state counts, unless the state has a flag: then it counts the attempt.
 local STATE_VERSION, STATE_FIXED, STATE_BYTES = 1, '>BBBI4I2i8c8c8c8BB', 43
--- COUNTED: held for its consumer, or taken out of a damaged claim by fsck.
+-- Flags. HELD: held for its consumer. COUNTED: fsck took the job out of a damaged claim, and counted the
+-- attempt and its crash; the job is in the key held until the rescue.
 local FLAG_HELD, FLAG_COUNTED = 1, 2
 -- Marks. REPLACED: the job replaced another one. DOUBT: a lost master may have seen further attempts.
--- FIRST: only the generation identifies the call that scheduled the job. FAILED, RELEASED: the consumer
+-- CALL_ID: only the generation identifies the call that stored the job. FAILED, RELEASED: the consumer
 -- of the last pop ended its lease so. EARLY: the last pop took the job before its due time, at which the
 -- process of the pop hands the job to the consumer. ANEW: a time(8) stands before the last error, from which
 -- the expiry of the job counts.
-local REPLACED, DOUBT, FIRST, FAILED, RELEASED, EARLY, ANEW = 1, 2, 4, 8, 16, 32, 64
+local REPLACED, DOUBT, CALL_ID, FAILED, RELEASED, EARLY, ANEW = 1, 2, 4, 8, 16, 32, 64
 local function marks_of(record)
   local flags = byte(record, 2)
-  return (has(flags, FLAG_REPLACED) and REPLACED or 0) + (has(flags, FLAG_FIRST) and FIRST or 0)
+  return (has(flags, FLAG_REPLACED) and REPLACED or 0) + (has(flags, FLAG_CALL_ID) and CALL_ID or 0)
 end
 -- queues: set of a queue -> the number of its held jobs; '!' and set -> '1' while the queue is paused. The
 -- first field exists while a job of the queue is in due, dead or held of this bucket: the script that adds
@@ -195,8 +196,9 @@ end
 local function is_readable(bytes) return not bytes or byte(bytes, 1) == STATE_VERSION and #bytes >= STATE_BYTES end
 
 -- completed: id -> outcome, then marks, fingerprint, due and generation as in the state (older versions
--- write no generation), then '=' and the queue, if the job was of one. applied: fingerprint, or generation of a FIRST -> verdict:due. Field '' holds the
--- start of the turn; in the older tables, its end.
+-- write no generation), then '=' and the queue, if the job was of one. applied: fingerprint, or the
+-- generation of a job with CALL_ID -> verdict:due. Field '' holds the start of the turn; in the older
+-- tables, its end.
 local function completed_entry(outcome, s, set)
   local owner = sub(set, 1, 1) == '=' and set or ''
   return outcome .. struct.pack('>Bc8i8c8', s.marks, s.fingerprint, s.due, s.generation) .. owner
@@ -224,9 +226,9 @@ local function push(list, first, second, third)
   if third ~= nil then list[last + 3] = third end
 end
 
--- Entries of applied for a schedule: its verdict by fingerprint, and by generation if FIRST is set.
+-- Entries of applied for a schedule: its verdict by fingerprint, and by generation if CALL_ID is set.
 local function push_generation(list, record, due)
-  if has(byte(record, 2), FLAG_FIRST) then push(list, generation_of(record), applied_entry(schedule_verdict_of(record), due)) end
+  if has(byte(record, 2), FLAG_CALL_ID) then push(list, generation_of(record), applied_entry(schedule_verdict_of(record), due)) end
   return list
 end
 local function push_schedule(list, record, due)
@@ -236,7 +238,7 @@ end
 local function push_over(list, entry)
   local act = applied_entry(completed_verdict(entry), completed_due(entry))
   push(list, completed_fingerprint(entry), act)
-  if has(byte(entry, 2), FIRST) and #entry >= 26 then push(list, completed_generation(entry), act) end
+  if has(byte(entry, 2), CALL_ID) and #entry >= 26 then push(list, completed_generation(entry), act) end
   return list
 end
 

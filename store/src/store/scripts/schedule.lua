@@ -44,7 +44,7 @@ end
 -- times.
 local unknown
 -- The fields to look up in applied: the fingerprint of each job, followed by the generation of a job with
--- FLAG_FIRST. Where the last one stands.
+-- FLAG_CALL_ID. Where the last one stands.
 local names, last = {}, 0
 local ids, brokers = {}, {}
 -- Whether the call does nothing but store jobs under new ids, at plain times; whether the bucket is empty, and knows no master.
@@ -64,7 +64,7 @@ for i = 1, count do
   end
   last = last + 1
   names[last] = sub(record, 15, 22)
-  if floor(byte(record, 2) / FLAG_FIRST) % 2 == 1 then
+  if floor(byte(record, 2) / FLAG_CALL_ID) % 2 == 1 then
     last = last + 1
     names[last] = sub(record, 7, 14)
   end
@@ -127,7 +127,7 @@ if not is_plain then
   local places, at_name = {}, 1
   for i = 1, count do
     places[i] = at_name
-    at_name = at_name + (has(byte(ARGV[(i - 1) * WIDTH + 2], 2), FLAG_FIRST) and 2 or 1)
+    at_name = at_name + (has(byte(ARGV[(i - 1) * WIDTH + 2], 2), FLAG_CALL_ID) and 2 or 1)
   end
   -- Ignores damaged entries: one must not fail the call, and with it all other jobs.
   for _, entries in ipairs({ completed, completed_old }) do
@@ -172,7 +172,7 @@ if not is_plain then
     local due = time_of(time)
     local due_text = byte(time, 1) == EQUALS and sub(time, 2) or int(due)
     local own_queues = string.match(ARGV[i * WIDTH], ' (.*)$')
-    local check, is_full = has(flags, 1), has(flags, 2)
+    local maybe_redelivered, is_full = has(flags, 1), has(flags, 2)
     local stated, max_wait = due, byte(policy, 1) == DEBOUNCE and tonumber(string.match(policy, '^debounce (%d+)$'))
     local verdict
 
@@ -204,7 +204,7 @@ if not is_plain then
     -- this very call, whether or not the broker identifies the message.
     local over = completed[i] or completed_old[i]
     local named = places[i]
-    local place = has(byte(record, 2), FLAG_FIRST) and named + 1
+    local place = has(byte(record, 2), FLAG_CALL_ID) and named + 1
     local repeated = place and (applied[place] or applied_old[place])
     local told, told_due
     if repeated then told, told_due = read_applied(repeated) end
@@ -216,7 +216,7 @@ if not is_plain then
       verdict, due = told, tonumber(told_due)
     elseif policy == 'other' then
       if was or over or applied[named] or applied_old[named] then verdict, due = 'duplicate', nil end
-    elseif check then
+    elseif maybe_redelivered then
       local act = applied[named] or applied_old[named]
       local fingerprint = (was or over) and fingerprint_of(record)
       if was and not unreadable and fingerprint_of(was) == fingerprint then
@@ -240,7 +240,7 @@ if not is_plain then
       else
         verdict, due = 'conflict', nil
         push(newly_applied, fingerprint_of(record), applied_entry(verdict))
-        if has(byte(record, 2), FLAG_FIRST) then push(newly_applied, generation_of(record), applied_entry(verdict)) end
+        if has(byte(record, 2), FLAG_CALL_ID) then push(newly_applied, generation_of(record), applied_entry(verdict)) end
       end
     end
     if max_wait and not verdict then
@@ -258,7 +258,7 @@ if not is_plain then
       elseif policy == 'reject' then verdict = 'conflict' end
       if verdict then
         push(newly_applied, fingerprint_of(record), applied_entry(verdict, was_due))
-        if has(byte(record, 2), FLAG_FIRST) then push(newly_applied, generation_of(record), applied_entry(verdict, was_due)) end
+        if has(byte(record, 2), FLAG_CALL_ID) then push(newly_applied, generation_of(record), applied_entry(verdict, was_due)) end
         due = was_due
       end
     end

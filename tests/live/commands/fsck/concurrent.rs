@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use dwell::store::admin::fsck::{self, Finding, FsckRules, Problem as P};
-use dwell::store::queue::settle::SettleResult;
+use dwell::store::jobs::settle::SettleResult;
 use dwell::store::record;
 use redis::Commands as _;
 
@@ -74,14 +74,14 @@ async fn forgotten(d: &Damaged, name: &str, retry_ms: &[u64]) {
         d.listed
             .fixture
             .store
-            .queue
+            .jobs
             .claim(bucket, MAIN, crate::store::fixture::LEASE, 1, 1 << 20)
             .await
             .unwrap(),
     );
     assert_eq!(lease.id, id(name));
     assert_eq!(
-        d.listed.fixture.store.queue.hold(bucket, &[(held(&lease), 1)]).await.unwrap(),
+        d.listed.fixture.store.jobs.hold(bucket, &[(held(&lease), 1)]).await.unwrap(),
         [SettleResult::Settled]
     );
     d.redis("ZADD", &d.key(name, "held"), ("1000000000000", name)).await;
@@ -106,7 +106,7 @@ async fn a_consumer_that_did_not_answer_waits_its_retry_array_also_when_fsck_fin
         "not before the wait that follows a failed attempt"
     );
     // At the end of its array: on its way to the dead letters, not out for another attempt.
-    let state = record::State::decode(&d.bytes("used-up", "state").await).unwrap();
+    let state = record::StateRecord::decode(&d.bytes("used-up", "state").await).unwrap();
     assert_eq!((state.reason, state.attempt), (Some(dwell::job::DeadReason::RetriesExhausted), 1));
     assert_eq!((d.fsck(&[]).code, d.fsck(&[]).out.as_str()), (0, ""));
 }

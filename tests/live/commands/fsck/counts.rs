@@ -10,8 +10,8 @@ use dwell::policy::late::LateRules;
 use dwell::request::NewJob;
 use dwell::store::Store;
 use dwell::store::admin::fsck::{self, Finding, FsckRules, Problem as P};
-use dwell::store::queue::acknowledge::{Acknowledgement, LeaseAction};
-use dwell::store::queue::pop::Popped;
+use dwell::store::jobs::acknowledge::{Acknowledgement, LeaseAction};
+use dwell::store::jobs::pop::Popped;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -42,7 +42,7 @@ impl Application {
 
     async fn add(&self, name: &str, queue: &str) {
         let new_job = NewJob::new(Job::for_queue(queue, "x"), Due::In(0)).id(id(name));
-        self.store.queue.schedule(&[new_job]).await.unwrap();
+        self.store.jobs.schedule(&[new_job]).await.unwrap();
     }
 
     async fn fetch(&self, max: usize) -> Vec<Popped> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dwell::job::Action;
 use dwell::store::admin::fsck::Problem as P;
-use dwell::store::queue::settle::{Completion, SettleResult};
+use dwell::store::jobs::settle::{Completion, SettleResult};
 
 use super::{Damaged, findings, healthy_part};
 use crate::store::fixture::{LEASE, MAIN, PAST, action, held, request};
@@ -150,7 +150,7 @@ async fn every_damage_to_a_job_is_found_named_and_repaired() {
     d.is_in("no-index-dead", &["dead", "jobs", "state"]).await;
     // As the owner crashed; the owner's token does not fit.
     d.is_in("no-index-out", &["held", "jobs", "state"]).await;
-    let queue = &d.listed.fixture.store.queue;
+    let queue = &d.listed.fixture.store.jobs;
     assert_ne!(
         queue.complete(out.bucket, &[held(&out)], Completion::Fired).await.unwrap(),
         [SettleResult::Settled]
@@ -234,10 +234,10 @@ async fn any_number_of_damaged_leases_is_repaired() {
             .map(|n| 100 * batch + n)
             .map(|n| request(&format!("job-{n}"), n, PAST))
             .collect();
-        fixture.store.queue.schedule(&batch).await.unwrap();
+        fixture.store.jobs.schedule(&batch).await.unwrap();
     }
     for bucket in 0..4 {
-        while fixture.store.queue.claim(bucket, MAIN, LEASE, 128, 1 << 20).await.unwrap().more {}
+        while fixture.store.jobs.claim(bucket, MAIN, LEASE, 128, 1 << 20).await.unwrap().more {}
         fixture.redis(&["DEL", &d.key_in(bucket, "settled")]).await;
     }
     let said = d.fsck(&["--repair"]);

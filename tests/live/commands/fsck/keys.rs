@@ -19,7 +19,7 @@ async fn damage_to_memories_keys_and_meta_is_found_named_and_repaired() {
     let mut other = request("other-1", 950, FAR);
     other.job.target = target_on("third");
     let store = crate::store::fixture::open(&d.listed.fixture.settings, &["third"]).await;
-    store.queue.schedule(&[other]).await.unwrap();
+    store.jobs.schedule(&[other]).await.unwrap();
 
     let now_ms = dwell::clock::wall_ms().to_string();
     d.redis("HSET", &d.key_in(0, "completed"), (("", &now_ms), ("over", "x"))).await;

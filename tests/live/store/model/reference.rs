@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use dwell::job::{Action, Conflict};
-use dwell::store::queue::claim::MAX_CLAIM_AHEAD;
+use dwell::store::jobs::claim::MAX_CLAIM_AHEAD;
 
 pub(crate) type Fence = [u8; 8];
 /// Verdict and due time. `None`: none is told. `Some(CLOCK)`: the script's own now decides.
-pub(crate) type Told = (&'static str, Option<i64>);
+pub(crate) type VerdictAndDue = (&'static str, Option<i64>);
 /// A due time that Redis's clock decides.
 pub(crate) const CLOCK: i64 = i64::MIN;
 /// Jobs that a claim took, and whether each is not ripe yet.
@@ -19,7 +19,7 @@ pub(crate) const FAR: i64 = 4_000_000_000_000;
 pub(crate) const STEPS: u16 = 2;
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     /// Ripe: due by now.
     Due {
         ripe: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Job {
     pub(crate) replaced: bool,
     /// One more with each schedule and requeue: a `cancelled` concerns one life.
     pub(crate) life: u64,
-    pub(crate) place: Place,
+    pub(crate) location: Location,
     pub(crate) attempt: u32,
     pub(crate) step: u16,
     pub(crate) crashes: u8,
@@ -60,12 +60,12 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    fn told(&self) -> Told {
+    fn told(&self) -> VerdictAndDue {
         (if self.replaced { "replaced" } else { "added" }, Some(self.due))
     }
 
-    fn to(&mut self, place: Place) {
-        (self.place, self.fence, self.held, self.rescued) = (place, [0; 8], false, false);
+    fn to(&mut self, location: Location) {
+        (self.location, self.fence, self.held, self.rescued) = (location, [0; 8], false, false);
     }
 }
 
@@ -73,14 +73,14 @@ impl Job {
 pub(crate) struct Over {
     fired: bool,
     message: u64,
-    told: Told,
+    told: VerdictAndDue,
 }
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reference {
     pub(crate) jobs: BTreeMap<u8, Job>,
     pub(crate) gone: BTreeMap<u8, Over>,
-    pub(crate) acts: BTreeMap<u64, Told>,
+    pub(crate) acts: BTreeMap<u64, VerdictAndDue>,
     /// When another master was seen.
     pub(crate) changed: i64,
     pub(crate) lives: u64,
@@ -114,7 +114,7 @@ impl Reference {
         message: u64,
         request: &Request,
         generation: [u8; 8],
-    ) -> Told {
+    ) -> VerdictAndDue {
         let was = self.jobs.get(&request.id).cloned();
         let over = self.gone.get(&request.id).cloned();
         if let Some(was) = was.as_ref().filter(|was| was.message == message) {
@@ -126,7 +126,7 @@ impl Reference {
         if let Some(told) = self.acts.get(&message) {
             return *told;
         }
-        let standing = was.as_ref().filter(|was| was.place != Place::Dead);
+        let standing = was.as_ref().filter(|was| was.location != Location::Dead);
         if let Some(was) = standing {
             let verdict = match request.policy {
                 _ if was.body == request.body && was.due == request.due => Some("duplicate"),
@@ -154,7 +154,7 @@ impl Reference {
             body: request.body,
             replaced,
             life: self.lives,
-            place: Place::Due { ripe: request.ripe },
+            location: Location::Due { ripe: request.ripe },
             attempt: 0,
             step: 0,
             crashes: 0,
@@ -177,7 +177,7 @@ impl Reference {
         action: &ModelAct,
         generation: [u8; 8],
         wait_is_over: bool,
-    ) -> Told {
+    ) -> VerdictAndDue {
         if let Some(told) = self.acts.get(&message) {
             return *told;
         }
@@ -217,15 +217,20 @@ impl Reference {
         }
     }
 
-    fn apply(&mut self, action: &ModelAct, generation: [u8; 8], wait_is_over: bool) -> Told {
+    fn apply(
+        &mut self,
+        action: &ModelAct,
+        generation: [u8; 8],
+        wait_is_over: bool,
+    ) -> VerdictAndDue {
         let changed = self.changed;
         let Some(job) = self.jobs.get_mut(&action.id) else {
             let fired = self.gone.get(&action.id).filter(|over| over.fired);
             return fired.map_or(("not_found", None), |over| ("fired", over.told.1));
         };
-        let waits = matches!(job.place, Place::Due { .. });
-        let runs = matches!(job.place, Place::ClaimedJob { .. } | Place::Held { .. });
-        let dead = job.place == Place::Dead;
+        let waits = matches!(job.location, Location::Due { .. });
+        let runs = matches!(job.location, Location::ClaimedJob { .. } | Location::Held { .. });
+        let dead = job.location == Location::Dead;
         // The former master may have let a claim reach this far ahead.
         let ahead = i64::try_from(MAX_CLAIM_AHEAD.as_millis()).unwrap();
         let doubtful = job.doubt || (changed > 0 && job.due <= changed + ahead);
@@ -249,11 +254,11 @@ impl Reference {
             Action::Reschedule => {
                 job.doubt |= job.attempt == 0 && doubtful;
                 (job.due, job.generation, job.step, job.crashes) = (action.due, generation, 0, 0);
-                job.place = Place::Due { ripe: action.ripe };
+                job.location = Location::Due { ripe: action.ripe };
                 ("rescheduled", Some(action.due))
             }
             Action::Fire => {
-                job.place = Place::Due { ripe: true };
+                job.location = Location::Due { ripe: true };
                 if job.attempt == 0 {
                     job.due = CLOCK;
                 }
@@ -282,7 +287,7 @@ impl Reference {
                     job.step += 1;
                 }
                 job.crashes = 0;
-                job.to(Place::Due { ripe: dies || wait_is_over });
+                job.to(Location::Due { ripe: dies || wait_is_over });
                 ("failed", Some(CLOCK))
             }
             Action::Requeue if !dead => ("waiting", Some(CLOCK)),
@@ -291,10 +296,10 @@ impl Reference {
                 (job.attempt, job.step, job.crashes, job.due, job.dying, job.doubt) =
                     (0, 0, 0, CLOCK, false, false);
                 (job.generation, job.life) = (generation, self.lives);
-                job.to(Place::Due { ripe: true });
+                job.to(Location::Due { ripe: true });
                 ("requeued", Some(CLOCK))
             }
-            Action::Schedule => unreachable!(),
+            Action::Add => unreachable!(),
         }
     }
 
@@ -316,10 +321,10 @@ impl Reference {
     pub(crate) fn claim(&mut self, fence: Fence, over: bool, early: bool) -> Taken {
         let mut taken = Vec::new();
         for (id, job) in &mut self.jobs {
-            let Place::Due { ripe } = job.place else { continue };
+            let Location::Due { ripe } = job.location else { continue };
             if ripe || early {
                 job.attempt += u32::from(!job.dying);
-                job.to(Place::ClaimedJob { over, ripe });
+                job.to(Location::ClaimedJob { over, ripe });
                 job.fence = fence;
                 taken.push((*id, !ripe));
             }
@@ -331,9 +336,9 @@ impl Reference {
     pub(crate) fn reclaim(&mut self, fence: Fence) -> i64 {
         let mut back = 0;
         for job in self.jobs.values_mut().filter(|job| job.fence == fence) {
-            let Place::ClaimedJob { ripe, .. } = job.place else { continue };
+            let Location::ClaimedJob { ripe, .. } = job.location else { continue };
             job.attempt -= u32::from(!job.dying);
-            job.to(Place::Due { ripe });
+            job.to(Location::Due { ripe });
             back += 1;
         }
         back
@@ -341,14 +346,17 @@ impl Reference {
 
     pub(crate) fn rescue(&mut self, fence: Fence, over: bool) -> Vec<u8> {
         let is_late = |job: &Job| {
-            matches!(job.place, Place::ClaimedJob { over: true, .. } | Place::Held { over: true })
+            matches!(
+                job.location,
+                Location::ClaimedJob { over: true, .. } | Location::Held { over: true }
+            )
         };
         let late: Vec<u8> =
             self.jobs.iter().filter(|(_, job)| is_late(job)).map(|(id, _)| *id).collect();
         for id in &late {
             let job = self.jobs.get_mut(id).unwrap();
-            (job.place, job.fence, job.rescued) =
-                (Place::ClaimedJob { over, ripe: true }, fence, true);
+            (job.location, job.fence, job.rescued) =
+                (Location::ClaimedJob { over, ripe: true }, fence, true);
         }
         late
     }
@@ -356,14 +364,14 @@ impl Reference {
     pub(crate) fn has_lease(&self, fence: Fence) -> bool {
         self.jobs
             .values()
-            .any(|job| job.fence == fence && matches!(job.place, Place::ClaimedJob { .. }))
+            .any(|job| job.fence == fence && matches!(job.location, Location::ClaimedJob { .. }))
     }
 
     /// The job, if this fence still stands.
     pub(crate) fn leased(&mut self, id: u8, fence: Fence) -> Option<&mut Job> {
         self.jobs
             .get_mut(&id)
-            .filter(|job| job.fence == fence && matches!(job.place, Place::ClaimedJob { .. }))
+            .filter(|job| job.fence == fence && matches!(job.location, Location::ClaimedJob { .. }))
     }
 
     pub(crate) fn settle(&mut self, id: u8, fence: Fence, how: How, unpublished: bool) -> bool {
@@ -377,7 +385,7 @@ impl Reference {
                 self.gone.insert(id, over);
             }
             How::Hold { over } => {
-                job.to(Place::Held { over });
+                job.to(Location::Held { over });
                 (job.held, job.crashes) = (true, 0);
             }
             How::Release { ripe } => {
@@ -387,22 +395,22 @@ impl Reference {
                 } else if job.rescued && !job.held {
                     job.crashes += 1;
                 }
-                job.to(Place::Due { ripe: ripe && (job.attempt > 0 || job.due < FAR) });
+                job.to(Location::Due { ripe: ripe && (job.attempt > 0 || job.due < FAR) });
             }
             How::Retry { ripe } => {
                 job.attempt -= undo;
                 job.step += u16::from(!job.dying);
                 job.crashes = 0;
-                job.to(Place::Due { ripe });
+                job.to(Location::Due { ripe });
             }
             How::Die => {
                 job.attempt -= undo;
                 (job.dying, job.crashes) = (true, 0);
-                job.to(Place::Due { ripe: true });
+                job.to(Location::Due { ripe: true });
             }
             How::Bury => {
                 (job.dying, job.crashes) = (true, 0);
-                job.to(Place::Dead);
+                job.to(Location::Dead);
             }
         }
         true

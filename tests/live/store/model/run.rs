@@ -132,8 +132,8 @@ impl Run {
                     before.as_ref().filter(|job| job.life > lives && action.seen_due.is_none())
                 {
                     assert_eq!(
-                        self.reference.jobs.get(&action.id).map(|job| (job.life, &job.place)),
-                        Some((younger.life, &younger.place))
+                        self.reference.jobs.get(&action.id).map(|job| (job.life, &job.location)),
+                        Some((younger.life, &younger.location))
                     );
                 }
                 if let Some(before) = before.filter(|_| !again) {

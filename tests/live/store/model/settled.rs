@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use dwell::store::record::{State, decode};
+use dwell::store::record::{StateRecord, decode};
 use proptest::sample::Index;
 
-use super::reference::{Fence, How, Place};
+use super::reference::{Fence, How, Location};
 use super::run::Run;
 use super::system::name_of;
 
@@ -98,11 +98,11 @@ impl Run {
                 }
                 continue;
             };
-            let expected = match job.place {
-                Place::Due { .. } => "due",
-                Place::ClaimedJob { .. } => "lease",
-                Place::Held { .. } => "held",
-                Place::Dead => "dead",
+            let expected = match job.location {
+                Location::Due { .. } => "due",
+                Location::ClaimedJob { .. } => "lease",
+                Location::Held { .. } => "held",
+                Location::Dead => "dead",
             };
             assert_eq!(places, [expected], "{job:?}");
             if let Some(score) = holds("due", id).filter(|_| job.attempt == 0 && !job.dying) {
@@ -133,7 +133,7 @@ impl Run {
                 assert_eq!((record.generation, due), (job.generation, job.due), "{job:?}");
                 continue;
             };
-            let state = State::decode(state).unwrap();
+            let state = StateRecord::decode(state).unwrap();
             assert_eq!(
                 (
                     state.attempt,
@@ -155,7 +155,7 @@ impl Run {
             .reference
             .jobs
             .values()
-            .filter(|job| matches!(job.place, Place::ClaimedJob { .. }))
+            .filter(|job| matches!(job.location, Location::ClaimedJob { .. }))
             .map(|job| job.fence)
             .collect();
         assert_eq!(

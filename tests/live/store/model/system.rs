@@ -7,9 +7,9 @@ use std::time::Duration;
 use dwell::job::{Conflict, DeadReason};
 use dwell::store::Store;
 use dwell::store::error::StoreError;
+use dwell::store::jobs::claim::{Claim, ClaimRequest};
+use dwell::store::jobs::settle::{Bury, ClaimToken, Completion, Release, Retry, SettleResult};
 use dwell::store::keys::Keys;
-use dwell::store::queue::claim::{Claim, ClaimRequest};
-use dwell::store::queue::settle::{Bury, ClaimToken, Completion, Release, Retry, SettleResult};
 use dwell::store::record::encode;
 use dwell::store::scripts::Name;
 use redis::{Connection, Value};
@@ -172,7 +172,7 @@ impl System {
                 arguments.push(&new);
                 Name::Requeue
             }
-            Action::Schedule => unreachable!(),
+            Action::Add => unreachable!(),
         };
         let (once, twice) = self.call(script, &arguments);
         assert_eq!(once, twice, "{script:?} repeated");
@@ -185,13 +185,13 @@ impl System {
         let ahead = ms(if early { AHEAD_MS } else { 0 });
         let ask = ClaimRequest { lease: ms(span(over)), most: 10, most_bytes: 1_000_000, ahead };
         let (once, twice) =
-            self.twice(async |store| store.queue.claim_as(fence, 0, MAIN, ask).await);
+            self.twice(async |store| store.jobs.claim_as(fence, 0, MAIN, ask).await);
         self.taken(fence, once, twice)
     }
 
     pub(crate) fn rescue(&mut self, fence: Fence, over: bool) -> Vec<(u8, u32)> {
         let (once, twice) = self.twice(async |store| {
-            store.queue.rescue_as(fence, 0, ms(span(over)), 10, 1_000_000).await
+            store.jobs.rescue_as(fence, 0, ms(span(over)), 10, 1_000_000).await
         });
         self.taken(fence, once, twice)
     }
@@ -219,7 +219,7 @@ impl System {
     }
 
     pub(crate) fn reclaim(&mut self, fence: Fence) -> i64 {
-        let (once, twice) = self.twice(async |store| store.queue.reclaim(fence, 0, MAIN).await);
+        let (once, twice) = self.twice(async |store| store.jobs.reclaim(fence, 0, MAIN).await);
         assert_eq!(twice, 0);
         once
     }
@@ -230,7 +230,7 @@ impl System {
         let error = "no answer".to_owned();
         let reason = DeadReason::RetriesExhausted;
         let (once, twice) = self.twice(async |store| {
-            let queue = &store.queue;
+            let queue = &store.jobs;
             match how {
                 How::Complete => queue.complete(0, &[token()], Completion::Fired).await,
                 How::Drop => queue.complete(0, &[token()], Completion::Dropped).await,

@@ -17,7 +17,7 @@ pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) const SLOW_CONNECT_TIME: Duration = CHECK_INTERVAL;
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct HostState {
     /// Attempts that no link carries, in the order in which they came.
     pub(super) queue: VecDeque<Box<PendingRequest>>,
     /// HTTP/1.1 connections without a request, the last used last.
@@ -34,8 +34,8 @@ pub(super) struct State {
     /// Requests on the HTTP/2 connection, and the end of the last one.
     pub(super) streams: usize,
     pub(super) last_stream: Option<Instant>,
-    /// When the upkeep looks again; `None`: it does not run.
-    pub(super) upkeep: Option<Instant>,
+    /// When the reaper runs again; `None`: it does not run.
+    pub(super) next_reap: Option<Instant>,
 }
 
 pub(super) struct Idle {
@@ -50,7 +50,7 @@ pub(super) struct KeptHttp2 {
     pub(super) idle: Option<OwnedSemaphorePermit>,
 }
 
-impl State {
+impl HostState {
     /// Connections that are up, and requests on the HTTP/2 connection: the host has at most one
     /// request for each.
     pub(super) fn in_use(&self) -> usize {
@@ -79,7 +79,7 @@ impl State {
             && self.workers == 0
             && self.streams == 0
             && self.http2.is_none()
-            && self.upkeep.is_none()
+            && self.next_reap.is_none()
     }
 
     /// Whether the HTTP/2 connection takes requests. Forgets one that has ended.

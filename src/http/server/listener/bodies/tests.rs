@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use super::{Came, FIRST_ROOM_BYTES, ROOM_STEP_BYTES, UNRESERVED_BYTES, needed};
+use super::{BodyProgress, FIRST_ROOM_BYTES, ROOM_STEP_BYTES, UNRESERVED_BYTES, room_for};
 use crate::clock;
 use crate::config::Limits;
 use crate::http::server::account::Memory;
@@ -211,11 +211,11 @@ fn a_body_that_comes_in_parts_has_room_of_its_own() {
         (ROOM_STEP_BYTES / 2 + 1, 0, false, FIRST_ROOM_BYTES * 4, ROOM_STEP_BYTES),
         (ROOM_STEP_BYTES * 2, 0, false, ROOM_STEP_BYTES, ROOM_STEP_BYTES * 2),
     ] {
-        let came = Came { held, whole, is_over };
-        let needed = needed(came, room, || true);
+        let came = BodyProgress { held, whole, is_over };
+        let needed = room_for(came, room, || true);
         assert_eq!(needed, expected, "{held} of {whole}, {is_over}, {room}");
     }
     // Others have room, too.
-    let came = Came { held: FIRST_ROOM_BYTES * 2, whole: 0, is_over: false };
-    assert_eq!(needed(came, FIRST_ROOM_BYTES, || false), ROOM_STEP_BYTES);
+    let came = BodyProgress { held: FIRST_ROOM_BYTES * 2, whole: 0, is_over: false };
+    assert_eq!(room_for(came, FIRST_ROOM_BYTES, || false), ROOM_STEP_BYTES);
 }

@@ -11,8 +11,8 @@ use crate::job::JobId;
 use crate::store::call::CALL_BYTES;
 use crate::store::error::StoreError;
 use crate::store::reader::Reader;
-use crate::store::reader::lookup::{Place, StoredJob};
-use crate::store::record::{self, State};
+use crate::store::reader::lookup::{JobState, StoredJob};
+use crate::store::record::{self, StateRecord};
 
 /// By id: the job, or the reason why it cannot be read.
 pub(super) type Fetched = BTreeMap<String, Result<StoredJob, String>>;
@@ -69,7 +69,7 @@ impl Reader {
     pub(super) async fn fetch(
         &self,
         part: &[Weighed<'_>],
-        place: Place,
+        state: JobState,
     ) -> Result<Fetched, StoreError> {
         let mut found = Fetched::new();
         let mut buckets: BTreeMap<u16, Vec<Weighed<'_>>> = BTreeMap::new();
@@ -80,7 +80,7 @@ impl Reader {
         for side_by_side in buckets.chunks(CONCURRENT_BUCKETS) {
             let fetching = side_by_side
                 .iter()
-                .map(|(bucket, members)| self.fetch_bucket(*bucket, members, place));
+                .map(|(bucket, members)| self.fetch_bucket(*bucket, members, state));
             try_join_all(fetching)
                 .await?
                 .into_iter()
@@ -94,19 +94,19 @@ impl Reader {
         &self,
         bucket: u16,
         members: &[Weighed<'_>],
-        place: Place,
+        state: JobState,
     ) -> Result<Fetched, StoreError> {
         let mut found = Fetched::new();
         let (mut chunk, mut bytes) = (Vec::new(), 0);
         for (member, size) in members.iter().copied() {
             if !chunk.is_empty() && bytes + size > CALL_BYTES {
-                self.fetch_chunk(bucket, &std::mem::take(&mut chunk), place, &mut found).await?;
+                self.fetch_chunk(bucket, &std::mem::take(&mut chunk), state, &mut found).await?;
                 bytes = 0;
             }
             bytes += size;
             chunk.push(member);
         }
-        self.fetch_chunk(bucket, &chunk, place, &mut found).await?;
+        self.fetch_chunk(bucket, &chunk, state, &mut found).await?;
         Ok(found)
     }
 
@@ -114,7 +114,7 @@ impl Reader {
         &self,
         bucket: u16,
         chunk: &[&Candidate],
-        place: Place,
+        state: JobState,
         found: &mut Fetched,
     ) -> Result<(), StoreError> {
         let ids: Vec<&str> = chunk.iter().map(|candidate| candidate.spot.id.as_str()).collect();
@@ -127,10 +127,11 @@ impl Reader {
         else {
             return Ok(());
         };
-        for (candidate, (record, state)) in chunk.iter().zip(records.into_iter().zip(states)) {
+        for (candidate, (record, stored_state)) in chunk.iter().zip(records.into_iter().zip(states))
+        {
             let Value::BulkString(record) = record else { continue };
-            let job =
-                decode(candidate, place, Bytes::from(record), state).map_err(|why| why.to_string());
+            let job = decode(candidate, state, Bytes::from(record), stored_state)
+                .map_err(|why| why.to_string());
             found.insert(candidate.spot.id.clone(), job);
         }
         Ok(())
@@ -140,25 +141,26 @@ impl Reader {
 /// The job without its body.
 fn decode(
     candidate: &Candidate,
-    place: Place,
+    state: JobState,
     record: Bytes,
-    state: Value,
+    stored_state: Value,
 ) -> Result<StoredJob, String> {
     let bytes = record;
     let mut record = record::decode(bytes.clone()).map_err(|why| why.to_string())?;
-    let mut state = match state {
+    let mut state_record = match stored_state {
         Value::BulkString(stored) => {
-            let state = State::decode(&stored).map_err(|why| why.to_string())?;
+            let state = StateRecord::decode(&stored).map_err(|why| why.to_string())?;
             Some(state.with_turn(&stored, &bytes))
         }
         _ => None,
     };
     if candidate.is_lent {
-        state =
-            state.or_else(|| State::of_record(&bytes, candidate.spot.at_ms)).map(State::in_flight);
+        state_record = state_record
+            .or_else(|| StateRecord::of_record(&bytes, candidate.spot.at_ms))
+            .map(StateRecord::in_flight);
     }
     let size = std::mem::take(&mut record.job.body).len();
     let id = JobId::new(candidate.spot.id.as_str())?;
     let (score_ms, held_by) = (candidate.score_ms, None);
-    Ok(StoredJob { id, place, score_ms, record, state, held_by, size })
+    Ok(StoredJob { id, state, score_ms, record, state_record, held_by, size })
 }

@@ -5,14 +5,14 @@ use std::time::SystemTime;
 use super::page::Cursor;
 use super::queue_filter::QueueFilter;
 use crate::clock::epoch_ms;
-use crate::store::reader::lookup::{Place, StoredJob};
+use crate::store::reader::lookup::{JobState, StoredJob};
 
 /// Selects jobs for a list.
 #[derive(Debug, Clone)]
 #[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
 pub struct Query {
     /// The state of the jobs.
-    pub place: Place,
+    pub state: JobState,
     /// Due at this time or later, epoch ms.
     #[doc(hidden)]
     pub from_ms: Option<i64>,
@@ -35,9 +35,9 @@ pub struct Query {
 impl Query {
     /// The first 100 jobs in this state, by due time.
     #[must_use]
-    pub fn new(place: Place) -> Self {
+    pub fn new(state: JobState) -> Self {
         Query {
-            place,
+            state,
             from_ms: None,
             to_ms: None,
             target: None,

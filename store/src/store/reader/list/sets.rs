@@ -4,7 +4,7 @@ use super::query::Query;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::reader::Reader;
-use crate::store::reader::lookup::Place;
+use crate::store::reader::lookup::JobState;
 
 impl Reader {
     /// The wanted sets of each bucket: the sets of the brokers, and of the queues of which it has
@@ -29,7 +29,7 @@ impl Reader {
     /// The sets of the reserved or dead jobs, with their buckets.
     pub(super) async fn keys_of(&self, query: &Query) -> Result<Vec<(u16, String)>, StoreError> {
         let keys = &self.namespace.keys;
-        if query.place != Place::Dead {
+        if query.state != JobState::Dead {
             return Ok((0..keys.buckets())
                 .map(|bucket| (bucket, keys.held(bucket).to_owned()))
                 .collect());

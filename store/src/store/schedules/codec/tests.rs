@@ -36,7 +36,7 @@ fn full() -> NewSchedule {
         },
         from_settings: true,
         job,
-        origin: Origin { fingerprint: *b"fingerpr", check: true, is_message: true },
+        origin: Origin { fingerprint: *b"fingerpr", maybe_redelivered: true, is_message: true },
         ..new("daily", "@daily")
     }
 }

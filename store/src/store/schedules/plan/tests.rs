@@ -43,7 +43,7 @@ pub(in crate::store) fn new(id: &str, text: &str) -> NewSchedule {
         timing: timing(text),
         job: Job { created_ms: 0, ..Job::for_queue("jobs", "x") },
         keep: KeptParts::default(),
-        origin: Origin { fingerprint: *b"fingerpr", check: true, is_message: true },
+        origin: Origin { fingerprint: *b"fingerpr", maybe_redelivered: true, is_message: true },
         reply_to: None,
     }
 }
@@ -311,7 +311,7 @@ fn actions_on_jobs_leave_a_schedule_waiting() {
         assert_eq!(outcome(&plan), (Verdict::Waiting, Some(NOW), None), "{action:?}");
         assert!(plan.change.is_none());
     }
-    assert!(act(Action::Schedule, &read, NOW, &[]).verdict.is_err());
+    assert!(act(Action::Add, &read, NOW, &[]).verdict.is_err());
 }
 
 #[test]

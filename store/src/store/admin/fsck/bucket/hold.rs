@@ -7,8 +7,8 @@ use crate::store::admin::fsck::{Fsck, bytes};
 use crate::store::call::time::Time;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
-use crate::store::queue::settle::failed;
-use crate::store::record::{self, State};
+use crate::store::jobs::settle::failed;
+use crate::store::record::{self, StateRecord};
 use crate::store::scripts::Name;
 
 impl Fsck<'_> {
@@ -26,7 +26,7 @@ impl Fsck<'_> {
             .command("HGET", redis::cmd("HGET").arg(self.store.keys.jobs(bucket)).arg(id))
             .await?;
         let (Ok(record), Ok(held)) =
-            (record::decode(bytes(answer).unwrap_or_default().into()), State::decode(state))
+            (record::decode(bytes(answer).unwrap_or_default().into()), StateRecord::decode(state))
         else {
             return Ok(false);
         };

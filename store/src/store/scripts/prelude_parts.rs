@@ -10,7 +10,7 @@ const BLOCK_END: &str = "\nend\n";
 
 /// The script behind the definitions of `prelude` that it needs. Those that only a block needs stand
 /// in this block: a call that skips the block does not create them.
-pub(super) fn with_needed(prelude: &str, script: &str) -> String {
+pub(super) fn with_prelude(prelude: &str, script: &str) -> String {
     let mut pieces = script.split(PLACE);
     let before = pieces.next().unwrap_or_default();
     // Each block, and what follows it.
@@ -18,11 +18,11 @@ pub(super) fn with_needed(prelude: &str, script: &str) -> String {
         pieces.map(|piece| piece.split_at(piece.find(BLOCK_END).unwrap_or(piece.len()))).collect();
     let outside: String =
         [before].into_iter().chain(blocks.iter().map(|(_, after)| *after)).collect();
-    let everywhere = needed(prelude, &outside);
+    let everywhere = parts_for(prelude, &outside);
     let known: HashSet<&str> = definitions(&everywhere).into_iter().flat_map(names).collect();
     let mut text = everywhere.clone() + before;
     for (block, after) in blocks {
-        let own = needed(prelude, block);
+        let own = parts_for(prelude, block);
         let is_new = |piece: &&str| !names(piece).any(|name| known.contains(name));
         text.extend(definitions(&own).into_iter().filter(is_new));
         text += block;
@@ -34,7 +34,7 @@ pub(super) fn with_needed(prelude: &str, script: &str) -> String {
 /// The definitions of `prelude` that `script` names, directly or through other definitions, in
 /// their order. Every definition begins with `local` at the start of a line; lines without a name
 /// (a loop that fills a table) belong to the definition before them.
-fn needed(prelude: &str, script: &str) -> String {
+fn parts_for(prelude: &str, script: &str) -> String {
     let definitions = definitions(prelude);
     let mut kept = Vec::with_capacity(definitions.len());
     let mut named: HashSet<&str> = words(script).collect();
@@ -88,7 +88,7 @@ mod tests {
     fn the_scripts_know_how_far_a_claim_reaches() {
         let line = format!(
             "local CLAIM_AHEAD = {}\n",
-            crate::store::queue::claim::MAX_CLAIM_AHEAD.as_millis()
+            crate::store::jobs::claim::MAX_CLAIM_AHEAD.as_millis()
         );
         assert!(PRELUDE.contains(&line), "{line}");
     }
@@ -110,13 +110,16 @@ mod tests {
         let prelude = "-- head\nlocal a, b = 1, 2\nlocal function f(x)\n  return a + x\nend\n-- of g\nlocal function g() return 3 end\nlocal t = {}\n\
                        for i = 1, 2 do t[i] = i end\n";
         assert_eq!(
-            needed(prelude, "return f(1)"),
+            parts_for(prelude, "return f(1)"),
             "local a, b = 1, 2\nlocal function f(x)\n  return a + x\nend\n-- of g\n"
         );
-        assert_eq!(needed(prelude, "return t[1]"), "local t = {}\nfor i = 1, 2 do t[i] = i end\n");
-        assert_eq!(needed(prelude, "-- g\nreturn age, fg, b2"), "");
         assert_eq!(
-            needed(prelude, "return b, g()"),
+            parts_for(prelude, "return t[1]"),
+            "local t = {}\nfor i = 1, 2 do t[i] = i end\n"
+        );
+        assert_eq!(parts_for(prelude, "-- g\nreturn age, fg, b2"), "");
+        assert_eq!(
+            parts_for(prelude, "return b, g()"),
             "local a, b = 1, 2\nlocal function g() return 3 end\n"
         );
     }
@@ -127,17 +130,17 @@ mod tests {
                        local b = 2\n";
         let script = "if x then\n-- PRELUDE\n  if y then\n    g()\n  end\nend\nreturn a\n";
         assert_eq!(
-            with_needed(prelude, script),
+            with_prelude(prelude, script),
             "local a = 1\nif x then\nlocal function f() return a end\nlocal function g() return f() end\n  \
              if y then\n    g()\n  end\nend\nreturn a\n"
         );
         let two = "if x then\n-- PRELUDE\n  b()\nend\nif y then\n-- PRELUDE\n  b(f)\nend\nf()\n";
         assert_eq!(
-            with_needed(prelude, two),
+            with_prelude(prelude, two),
             "local a = 1\nlocal function f() return a end\nif x then\nlocal b = 2\n  b()\nend\n\
              if y then\nlocal b = 2\n  b(f)\nend\nf()\n"
         );
-        assert_eq!(with_needed(prelude, "return b\n"), needed(prelude, "b") + "return b\n");
+        assert_eq!(with_prelude(prelude, "return b\n"), parts_for(prelude, "b") + "return b\n");
     }
 
     #[test]

@@ -17,22 +17,22 @@ use crate::store::call::waves::Group;
 use crate::store::client::RESPONSE_TIMEOUT;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::Queue;
-use crate::store::queue::act::{Step, act_arguments};
-use crate::store::queue::schedule::{schedule_arguments, schedule_deadline};
+use crate::store::jobs::Jobs;
+use crate::store::jobs::act::{Step, act_arguments};
+use crate::store::jobs::schedule::{schedule_arguments, schedule_deadline};
 use crate::store::scripts::Name;
 use crate::store::wake_up::WakeUp;
 
 mod answer;
-mod asked;
 mod item;
 mod pass;
 mod recurring;
+mod request_ref;
 
-pub use answer::{Answer, Made};
+pub use answer::{Answer, NewOccurrence};
 use answer::{CallAnswers, read_answer};
-pub use asked::RequestRef;
 use pass::Pass;
+pub use request_ref::RequestRef;
 
 /// The time after its creation within which a call may be carried out. It is less than the response
 /// timeout, so that Redis never carries out a call that its caller has given up.
@@ -50,7 +50,7 @@ pub struct Applied {
     /// The buckets whose readers must wake earlier than planned.
     pub wake_ups: Vec<WakeUp>,
     /// The occurrences of recurring schedules that the requests made.
-    pub made: Vec<Made>,
+    pub made: Vec<NewOccurrence>,
     /// The places of the requests to `fail` whose wait would have ended past the expiry of the job:
     /// the job died of that, not of the end of its retry array.
     pub expired: Vec<usize>,
@@ -65,8 +65,8 @@ pub struct Scheduled {
     pub wake_ups: Vec<WakeUp>,
 }
 
-impl Queue {
-    /// Stores jobs as [`apply`](Queue::apply) does. After an error the result of every request is
+impl Jobs {
+    /// Stores jobs as [`apply`](Jobs::apply) does. After an error the result of every request is
     /// unknown: send the same requests again.
     pub async fn schedule(&self, requests: &[NewJob]) -> Result<Scheduled, StoreError> {
         let asked: Vec<RequestRef<'_>> = requests.iter().map(RequestRef::NewJob).collect();
@@ -74,9 +74,9 @@ impl Queue {
         Ok(Scheduled { answers: answers.into_iter().collect::<Result<_, _>>()?, wake_ups })
     }
 
-    /// Acts on a job, as [`apply`](Queue::apply) does.
+    /// Acts on a job, as [`apply`](Jobs::apply) does.
     pub async fn act(&self, act: &Act, default_retry: &[u64]) -> Result<Answer, StoreError> {
-        if act.action == Action::Schedule {
+        if act.action == Action::Add {
             return Err(StoreError::rejected("`schedule` is no action on a job that exists"));
         }
         let answer = self.apply(&[RequestRef::Act(act)], default_retry).await.answers.pop();
@@ -87,8 +87,8 @@ impl Queue {
     /// Applies requests; requests for one id in their order. `default_retry` is the retry array of
     /// jobs that have none.
     ///
-    /// A repeated request may set `origin.check`: if it was applied before, it changes nothing and
-    /// gets the same answer.
+    /// A repeated request may set `origin.maybe_redelivered`: if it was applied before, it changes
+    /// nothing and gets the same answer.
     pub async fn apply(&self, asked: &[RequestRef<'_>], default_retry: &[u64]) -> Applied {
         let mut pass = Pass::new(
             asked,

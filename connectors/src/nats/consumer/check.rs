@@ -25,7 +25,7 @@ pub(super) fn policy(acks: Acks) -> AckPolicy {
 }
 
 /// Checks an existing consumer.
-pub(super) struct Fit<'a> {
+pub(super) struct ConsumerCheck<'a> {
     pub(super) connection: &'a BrokerConnection,
     pub(super) stream: &'a str,
     pub(super) options: &'a SourceOptions,
@@ -34,7 +34,7 @@ pub(super) struct Fit<'a> {
     pub(super) max_inactive: Duration,
 }
 
-impl Fit<'_> {
+impl ConsumerCheck<'_> {
     /// Checks the settings that cannot be updated.
     pub(super) fn check(&self, config: &consumer::Config) -> Result<(), ConnectorError> {
         let topic = &self.options.topic;
@@ -82,7 +82,7 @@ impl Fit<'_> {
 
     /// The risks of the consumer that no update takes away: its place is lost, or it is paused.
     pub(super) fn cautions(&self, info: &consumer::Info) -> Vec<Caution> {
-        let Fit { stream, options: SourceOptions { group, .. }, .. } = self;
+        let ConsumerCheck { stream, options: SourceOptions { group, .. }, .. } = self;
         let config = &info.config;
         let mut cautions = Vec::new();
         if info.paused {

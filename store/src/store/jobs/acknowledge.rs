@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use crate::clock;
 use crate::job::{DeadReason, JobId};
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::Queue;
-use crate::store::queue::lease::Lease;
+use crate::store::jobs::Jobs;
+use crate::store::jobs::lease::Lease;
 use crate::store::reader::lookup::StoredJob;
 use crate::store::record::{self, Nonce};
 use crate::words::words;
@@ -149,7 +149,7 @@ const UNSENT: &str = "redis: an action was not sent";
 /// The answers to the acknowledgements of one caller, in their order.
 type Answers = Vec<Result<Acknowledged, StoreError>>;
 
-impl Queue {
+impl Jobs {
     /// Carries out acknowledgements, several for one id in their order, behind the durability gate.
     /// Returns one answer per acknowledgement, in their order. An acknowledgement whose call failed
     /// may have been carried out: send it again.
@@ -163,7 +163,7 @@ impl Queue {
         self.acknowledge_observed(acknowledgements, Arc::new(())).await
     }
 
-    /// As [`acknowledge`](Queue::acknowledge). The observer has the verdicts before the caller, and
+    /// As [`acknowledge`](Jobs::acknowledge). The observer has the verdicts before the caller, and
     /// also if the caller goes away.
     pub async fn acknowledge_observed(
         &self,
@@ -211,7 +211,7 @@ impl Queue {
 
     /// Finishes a job for a consumer that has no lease to show, if a consumer held the job when it
     /// was read and still does. False: it does not. The observer has the verdict as in
-    /// [`acknowledge_observed`](Queue::acknowledge_observed).
+    /// [`acknowledge_observed`](Jobs::acknowledge_observed).
     ///
     /// # Errors
     /// Redis gave no answer: the job may be finished.

@@ -7,10 +7,10 @@ use crate::request::Act;
 use crate::store::call::script_call::ScriptCall;
 use crate::store::call::time::Time;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::Queue;
-use crate::store::queue::schedule::own_queues_argument;
+use crate::store::jobs::Jobs;
+use crate::store::jobs::schedule::own_queues_argument;
 use crate::store::reader::lookup;
-use crate::store::record::{self, Generation, State};
+use crate::store::record::{self, Generation, StateRecord};
 use crate::store::scripts::Name;
 
 /// The step of a job that is to `fail`, and the wait of that step, ms; `None` at the end of the
@@ -26,7 +26,7 @@ pub(super) struct Step {
     pub(super) unreadable: Option<StoreError>,
 }
 
-impl Queue {
+impl Jobs {
     /// Reads the wait of the job's step for `fail`. The script checks that the step is still
     /// current.
     pub(super) async fn step_of(
@@ -43,18 +43,18 @@ impl Queue {
             found => found?,
         };
         let Some(found) = found else { return Ok(Step::default()) };
-        let step = found.state.as_ref().map_or(0, |state| state.step);
+        let step = found.state_record.as_ref().map_or(0, |state| state.step);
         let job = &found.record.job;
         let wait_ms = retry::wait_ms(job, step, default_retry);
-        let state = found
-            .state
-            .as_ref()
-            .map_or(Progress { due_ms: found.score_ms, ..Progress::default() }, State::progress);
+        let state = found.state_record.as_ref().map_or(
+            Progress { due_ms: found.score_ms, ..Progress::default() },
+            StateRecord::progress,
+        );
         let is_over = wait_ms
             .is_some_and(|ms| expiry::is_over_after(job, state, ms, self.namespace.now_ms()));
         Ok(Step {
             generation: found
-                .state
+                .state_record
                 .as_ref()
                 .map_or(found.record.generation, |state| state.generation),
             step,
@@ -81,7 +81,7 @@ impl Step {
 /// The script of an action.
 pub(super) fn script_of(action: Action) -> Name {
     match action {
-        Action::Schedule => Name::Schedule,
+        Action::Add => Name::Schedule,
         Action::Cancel => Name::Cancel,
         Action::Reschedule => Name::Reschedule,
         Action::Fire => Name::Fire,
@@ -101,7 +101,7 @@ pub(super) fn act_arguments(
     deadline_us: Option<i64>,
 ) {
     let seen_due = act.seen_due.map(|ms| ms.to_string()).unwrap_or_default();
-    let bits = u8::from(act.origin.check) | u8::from(act.origin.is_message) << 1;
+    let bits = u8::from(act.origin.maybe_redelivered) | u8::from(act.origin.is_message) << 1;
     let deadline = deadline_us.map(|us| format!(":{us}")).unwrap_or_default();
     let bits = format!("{bits}{deadline}{}", own_queues_argument(act.own_queues.as_ref()));
     call.arg(act.id.as_str()).arg(&act.origin.fingerprint[..]).arg(bits);
@@ -127,6 +127,6 @@ pub(super) fn act_arguments(
                 .arg("the consumer said `fail`")
                 .arg(record::code_of_reason(Some(reason)));
         }
-        Action::Cancel | Action::Fire | Action::Schedule => {}
+        Action::Cancel | Action::Fire | Action::Add => {}
     }
 }

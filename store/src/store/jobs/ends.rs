@@ -1,4 +1,4 @@
-//! Jobs of queues that have an end of their own (`Job::ends_ms`, the `ttl` of lmstfy): they leave
+//! Jobs of queues that have an end of their own (`Job::remove_at_ms`, the `ttl` of lmstfy): they leave
 //! in any state, without a dead letter or an outcome. And jobs with an expiry (`Job::expire`) that
 //! wait: they die where nobody claims or pops them.
 //!
@@ -22,8 +22,8 @@ use crate::store::answer::{Items, score};
 use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::Queue;
-use crate::store::record::{self, Generation, State};
+use crate::store::jobs::Jobs;
+use crate::store::record::{self, Generation, StateRecord};
 use crate::store::scripts::Name;
 
 /// Entries are removed from a bucket that has more of them than twice its jobs and this number.
@@ -66,13 +66,13 @@ enum Entry {
     Idle,
 }
 
-impl Queue {
+impl Jobs {
     /// Notes the end of a job, epoch ms. Call it before the job is stored, so that nothing comes in
     /// between. An earlier note stays: it leads to the record.
-    pub async fn note_end(&self, id: &JobId, ends_ms: i64) -> Result<(), StoreError> {
+    pub async fn note_end(&self, id: &JobId, remove_at_ms: i64) -> Result<(), StoreError> {
         let bucket = self.namespace.keys.bucket_of(id.as_str());
         let mut command = redis::cmd("ZADD");
-        command.arg(self.namespace.keys.ends(bucket)).arg("LT").arg(ends_ms).arg(id.as_str());
+        command.arg(self.namespace.keys.ends(bucket)).arg("LT").arg(remove_at_ms).arg(id.as_str());
         self.namespace.link.command("noting the end of a job", &command).await.map(|_| ())
     }
 
@@ -240,7 +240,7 @@ impl Queue {
                     None => call.arg("*").arg(""),
                     Some(Death { read, state, .. }) => call
                         .arg(&read[..])
-                        .arg(state.as_ref().map(State::encode).unwrap_or_default()),
+                        .arg(state.as_ref().map(StateRecord::encode).unwrap_or_default()),
                 };
             }
             let mut items = Items::new("end", self.namespace.call(&call).await?)?;
@@ -366,7 +366,7 @@ fn classify(name: &[u8], record: Option<Bytes>, now_ms: i64) -> Entry {
     let id = std::str::from_utf8(name).ok().and_then(|id| JobId::new(id).ok());
     let (Some(id), Some(record)) = (id, record) else { return Entry::Idle };
     let size = record.len();
-    let fresh = State::of_record(&record, 0);
+    let fresh = StateRecord::of_record(&record, 0);
     let Ok(mut record) = record::decode(record) else {
         return Entry::RecheckAt(now_ms.saturating_add(UNREADABLE_RETRY_MS));
     };
@@ -378,12 +378,12 @@ fn classify(name: &[u8], record: Option<Bytes>, now_ms: i64) -> Entry {
         let job = record.job;
         return Entry::Expires(Box::new(Expiring { id, generation, size, job, fresh }));
     }
-    match (record.job.target, record.job.ends_ms) {
+    match (record.job.target, record.job.remove_at_ms) {
         (Target::Broker { .. }, _) | (Target::Queue { .. }, None) => Entry::Idle,
         (Target::Queue { queue }, Some(_)) if has_ended => {
             Entry::Over(Over { id, queue, generation: record.generation, size })
         }
-        (Target::Queue { .. }, Some(ends_ms)) => Entry::RecheckAt(ends_ms),
+        (Target::Queue { .. }, Some(remove_at_ms)) => Entry::RecheckAt(remove_at_ms),
     }
 }
 

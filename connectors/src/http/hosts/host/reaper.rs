@@ -1,4 +1,4 @@
-//! The upkeep of a host: it ends what has waited too long.
+//! The reaper of a host: it ends requests and closes connections that have waited too long.
 
 use std::sync::Arc;
 
@@ -6,21 +6,21 @@ use parking_lot::MutexGuard;
 use tokio::time::{Instant, sleep_until};
 
 use super::Host;
-use super::state::{CHECK_INTERVAL, IDLE_TIMEOUT, State};
+use super::state::{CHECK_INTERVAL, HostState, IDLE_TIMEOUT};
 use crate::http::limits::MAX_REQUESTS_PER_HOST;
 use crate::http::outcome;
 use crate::{Outcome, Token};
 
 impl Host {
-    /// Makes the upkeep look at this time, or before.
-    pub(super) fn look_at(self: &Arc<Self>, state: &mut MutexGuard<'_, State>, at: Instant) {
-        match state.upkeep {
+    /// Makes the reaper run at this time, or before.
+    pub(super) fn reap_at(self: &Arc<Self>, state: &mut MutexGuard<'_, HostState>, at: Instant) {
+        match state.next_reap {
             None => {
-                state.upkeep = Some(at);
-                tokio::spawn(upkeep(Arc::clone(self)));
+                state.next_reap = Some(at);
+                tokio::spawn(reap(Arc::clone(self)));
             }
             Some(next) if at < next => {
-                state.upkeep = Some(at);
+                state.next_reap = Some(at);
                 self.sooner.notify_one();
             }
             Some(_) => {}
@@ -76,14 +76,14 @@ impl Host {
                 _ => state.http2 = None,
             }
         }
-        state.upkeep = next;
+        state.next_reap = next;
         self.serve_queue(&mut state);
         (over, next)
     }
 }
 
 /// Ends attempts and connections that have waited too long.
-async fn upkeep(host: Arc<Host>) {
+async fn reap(host: Arc<Host>) {
     loop {
         let (over, next) = host.inspect(Instant::now());
         host.hosts.report(over);

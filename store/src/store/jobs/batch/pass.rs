@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::item::{Item, link};
-use super::{Answer, Applied, Made, RequestRef};
+use super::{Answer, Applied, NewOccurrence, RequestRef};
 use crate::job::Action;
 use crate::store::call::repairs::lacks_script;
 use crate::store::call::waves::{Group, Member, waves};
 use crate::store::error::{Class, StoreError};
+use crate::store::jobs::act::Step;
 use crate::store::keys::Keys;
-use crate::store::queue::act::Step;
 use crate::store::scripts::Name;
 use crate::store::wake_up::WakeUp;
 
@@ -30,7 +30,7 @@ pub(super) struct Pass<'a> {
     pub(super) open: Vec<usize>,
     pub(super) wake_ups: Vec<WakeUp>,
     /// The occurrences that requests made.
-    pub(super) made: Vec<Made>,
+    pub(super) made: Vec<NewOccurrence>,
     /// The requests to `fail` of jobs that died of their expiry.
     pub(super) expired: Vec<usize>,
     /// Per bucket and set: the earliest due time to which an action has moved a job.
@@ -364,7 +364,7 @@ mod tests {
     use super::*;
     use crate::job::{Conflict, Due, Job, Verdict};
     use crate::request::{Act, NewJob};
-    use crate::store::queue::batch::item::Planned;
+    use crate::store::jobs::batch::item::Planned;
     use crate::store::schedules::plan::tests::new;
     use crate::store::schedules::plan::{Plan, put};
 

@@ -18,10 +18,10 @@ use crate::store::call::script_call::ScriptCall;
 use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::Queue;
-use crate::store::queue::claim::MAX_CLAIM_AHEAD;
-use crate::store::queue::lease::Lease;
-use crate::store::record::{self, Nonce, Record, State};
+use crate::store::jobs::Jobs;
+use crate::store::jobs::claim::MAX_CLAIM_AHEAD;
+use crate::store::jobs::lease::Lease;
+use crate::store::record::{self, Nonce, Record, StateRecord};
 use crate::store::scripts::Name;
 
 /// The limits of what a consumer pops from one bucket of a queue.
@@ -49,7 +49,7 @@ pub struct Popped {
     /// The end of the lease, epoch ms by Redis's clock.
     pub deadline_ms: i64,
     /// The mutable part of the job; this hand-out counts as an attempt.
-    pub state: State,
+    pub state: StateRecord,
     /// The immutable part of the job.
     pub record: Record,
     /// Bytes of the record.
@@ -102,10 +102,10 @@ pub enum Return {
 /// The interval between two reports of unreadable jobs.
 const UNREADABLE_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-impl Queue {
+impl Jobs {
     /// Hands out due jobs of one bucket of a queue. `nonce`: random, for this call alone; a repeat
     /// answers the jobs that this pop still holds. After an error, jobs may be held without a
-    /// consumer: [`unpop`](Queue::unpop) takes them back.
+    /// consumer: [`unpop`](Jobs::unpop) takes them back.
     pub async fn pop(
         &self,
         nonce: Nonce,
@@ -116,7 +116,7 @@ impl Queue {
         self.pop_for(nonce, bucket, queue, &[limits], Duration::ZERO).await
     }
 
-    /// A [`pop`](Queue::pop) that several consumers share, together of up to [`CALL_JOBS`]: the
+    /// A [`pop`](Jobs::pop) that several consumers share, together of up to [`CALL_JOBS`]: the
     /// first one gets the first jobs, up to its limits, then the next one. Where no job is due,
     /// those of the first due time within `ahead` (whole ms, up to [`MAX_CLAIM_AHEAD`]) are taken:
     /// [`PopAnswer::wait_us`] says when to hand them out.
@@ -245,7 +245,7 @@ impl Queue {
         bytes: Bytes,
     ) -> Result<(Popped, i64), String> {
         let (id, size) = (JobId::new(id)?, bytes.len());
-        let state = State::decode(state).map_err(|why| why.to_string())?;
+        let state = StateRecord::decode(state).map_err(|why| why.to_string())?;
         let record = record::decode(bytes).map_err(|why| why.to_string())?;
         let wait_ms = retry::wait_ms(&record.job, state.step, &[]);
         // A due job may have a later due time in its state: a fire moves a job that was attempted,

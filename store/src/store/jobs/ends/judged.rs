@@ -6,7 +6,7 @@ use crate::job::{DeadReason, Job, JobId};
 use crate::policy::late::LateRules;
 use crate::policy::{Fate, expiry};
 use crate::store::due_set::DueSet;
-use crate::store::record::{self, Generation, State};
+use crate::store::record::{self, Generation, StateRecord};
 
 /// The time to the next look at an entry whose job cannot be read, ms.
 pub(super) const UNREADABLE_RETRY_MS: i64 = 3_600_000;
@@ -44,7 +44,7 @@ pub(super) struct Death {
     /// The state that was read; empty: none.
     pub(super) read: Vec<u8>,
     /// The state that the job dies with; `None`: the job leaves.
-    pub(super) state: Option<State>,
+    pub(super) state: Option<StateRecord>,
     pub(super) job: Job,
     pub(super) attempt: u32,
     pub(super) due_ms: i64,
@@ -57,7 +57,7 @@ pub(super) struct Expiring {
     pub(super) size: usize,
     pub(super) job: Job,
     /// The state of a job that has none.
-    pub(super) fresh: Option<State>,
+    pub(super) fresh: Option<StateRecord>,
 }
 
 /// What becomes of a job with an expiry, and of its entry.
@@ -89,14 +89,14 @@ impl Expiring {
         }
         let Some(due_ms) = due_ms else {
             // A job in a claim may have no state: its due time is in the claim.
-            let state = State::decode(&read).ok();
+            let state = StateRecord::decode(&read).ok();
             let expires_ms = state.and_then(|state| expiry::expires_ms(&job, state.progress()));
             let at_ms = after(OUT_RETRY_MS).max(expires_ms.unwrap_or_default());
             return Judged::RecheckAt(id, soonest(&job, at_ms));
         };
         let state = match read.is_empty() {
-            true => fresh.map(|fresh| State { due_ms, ..fresh }),
-            false => State::decode(&read).ok(),
+            true => fresh.map(|fresh| StateRecord { due_ms, ..fresh }),
+            false => StateRecord::decode(&read).ok(),
         };
         let Some(state) = state else {
             return Judged::RecheckAt(id, soonest(&job, after(UNREADABLE_RETRY_MS)));
@@ -108,7 +108,7 @@ impl Expiring {
         let died = match expiry::swept(&job, next.progress(), rules, now_ms) {
             Some(Fate::Die { reason, error, .. } | Fate::Bury { reason, error }) => {
                 let last_error = record::short_error(&error).to_owned();
-                Some(State { reason: Some(reason), last_error, ..state.clone() })
+                Some(StateRecord { reason: Some(reason), last_error, ..state.clone() })
             }
             Some(_) => None,
             None => {
@@ -127,7 +127,9 @@ impl Expiring {
 
 /// The time of the next look, epoch ms: no later than the end that the job has of its own.
 fn soonest(job: &Job, at_ms: i64) -> i64 {
-    job.ends_ms.filter(|_| job.queue().is_some()).map_or(at_ms, |ends_ms| at_ms.min(ends_ms))
+    job.remove_at_ms
+        .filter(|_| job.queue().is_some())
+        .map_or(at_ms, |remove_at_ms| at_ms.min(remove_at_ms))
 }
 
 /// Tells of a job that died or was dropped. The dead letter of a job of a broker is still to come,
@@ -159,8 +161,8 @@ mod tests {
 
     #[test]
     fn the_next_look_is_when_the_fate_can_be_another() {
-        let state = State::of_record(&[0; 31], 1_000).unwrap();
-        let dying = State { reason: Some(DeadReason::Failed), ..state.clone() };
+        let state = StateRecord::of_record(&[0; 31], 1_000).unwrap();
+        let dying = StateRecord { reason: Some(DeadReason::Failed), ..state.clone() };
         let table = [
             // State, due, end, now, next look.
             ("waits", &state, Some(1_000), None, 2_000, Some(101_000)),
@@ -170,9 +172,9 @@ mod tests {
             ("is dying", &dying, Some(1_000), None, 200_000, Some(86_600_000)),
             ("has an end", &state, Some(1_000), Some(50_000), 2_000, Some(50_000)),
         ];
-        for (name, state, due_ms, ends_ms, now_ms, expected) in table {
+        for (name, state, due_ms, remove_at_ms, now_ms, expected) in table {
             let expire = Some(Expire::After(100_000));
-            let job = Job { expire, ends_ms, ..Job::for_queue("q", "") };
+            let job = Job { expire, remove_at_ms, ..Job::for_queue("q", "") };
             let id = JobId::new("a").unwrap();
             let expiring = Expiring { id, generation: [0; 8], size: 0, job, fresh: None };
             let rules = LateRules::default();

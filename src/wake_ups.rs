@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-pub use dwell_store::fleet::{Fleet, entry, serves};
 use dwell_store::maintenance::rescue::WakeReaders;
 use futures_util::future::{BoxFuture, FutureExt};
 use tokio::sync::{mpsc, watch};
@@ -11,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Redis;
 use crate::consumers::Consumers;
+use crate::fleet::{self, Fleet};
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::wake_up::WakeUp;
@@ -91,5 +91,5 @@ pub async fn follow_wake_ups(
 ) {
     let listening = || wake_ups.wake_all();
     let heard = |head| wake_ups.wake_own(head);
-    dwell_store::fleet::follow(settings, channel, listening, heard, stop).await;
+    fleet::follow(settings, channel, listening, heard, stop).await;
 }

@@ -8,10 +8,10 @@ use crate::request::{NewJob, OwnQueues};
 use crate::store::call::script_call::ScriptCall;
 use crate::store::call::time::Time;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::Queue;
+use crate::store::jobs::Jobs;
 use crate::store::scripts::Name;
 
-impl Queue {
+impl Jobs {
     /// Whether the store accepts requests: sends an empty batch for a random bucket through the
     /// durability gate. A full Redis or a damaged bucket counts as an answer.
     pub async fn takes_requests(&self) -> Result<(), StoreError> {
@@ -37,14 +37,14 @@ pub(super) fn schedule_deadline(call: &mut ScriptCall, deadline_us: Option<i64>)
 /// Appends one job to a call.
 pub(super) fn schedule_arguments(call: &mut ScriptCall, request: &NewJob, record: &[u8]) {
     let policy = match request.conflict {
-        _ if request.apart => Cow::Borrowed("other"),
+        _ if request.is_new_message => Cow::Borrowed("other"),
         Conflict::Replace => Cow::Borrowed("replace"),
         Conflict::Keep => Cow::Borrowed("keep"),
         Conflict::Reject => Cow::Borrowed("reject"),
         Conflict::Debounce { max_wait_ms } => Cow::Owned(format!("debounce {max_wait_ms}")),
     };
     call.arg(request.id.as_str()).arg(record).arg(Time::from(request.due)).arg(&*policy);
-    let flags = u8::from(request.origin.check)
+    let flags = u8::from(request.origin.maybe_redelivered)
         + 2 * u8::from(request.queue_full)
         + 4 * u8::from(request.job.expire.is_some());
     let expires = match request.job.expire {

@@ -8,8 +8,8 @@ use super::{Answer, RequestRef};
 use crate::job::Action;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
+use crate::store::jobs::act::script_of;
 use crate::store::keys::Keys;
-use crate::store::queue::act::script_of;
 use crate::store::record::{self, Generation};
 use crate::store::schedules::plan::Plan;
 use crate::store::scripts::Name;
@@ -74,7 +74,7 @@ impl<'a> Item<'a> {
     pub(super) fn new(asked: RequestRef<'a>, keys: &Keys) -> Self {
         let record = match asked {
             RequestRef::NewJob(new_job) => {
-                record::encode(new_job, new_job.first.unwrap_or_else(rand::random))
+                record::encode(new_job, new_job.call_id.unwrap_or_else(rand::random))
             }
             RequestRef::NewSchedule(_) | RequestRef::Act(_) => Vec::new(),
         };
@@ -136,14 +136,15 @@ impl Trail {
     fn follow(&mut self, asked: RequestRef<'_>) {
         match asked {
             RequestRef::NewJob(new_job) => {
-                let replaces = new_job.conflict.replaces() && !new_job.apart && !new_job.generated;
+                let replaces =
+                    new_job.conflict.replaces() && !new_job.is_new_message && !new_job.generated;
                 if replaces || !self.has_job {
                     let own = DueSet::of(&new_job.job).to_string();
                     self.sets.retain(|set| *set != own);
                     self.sets.insert(0, own);
                     self.sets.truncate(MAX_GUESSED_SETS);
                 }
-                self.has_job |= !new_job.apart && !new_job.queue_full;
+                self.has_job |= !new_job.is_new_message && !new_job.queue_full;
             }
             RequestRef::NewSchedule(_) => {}
             // The job may be over, or dead, and then every schedule replaces it.

@@ -17,7 +17,7 @@ use crate::store::answer::{micros_of, score};
 use crate::store::call::CALL_JOBS;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
-use crate::store::queue::Queue;
+use crate::store::jobs::Jobs;
 use crate::store::record::Nonce;
 use crate::store::scripts::Name;
 
@@ -41,7 +41,7 @@ pub struct ClaimRequest {
     pub ahead: Duration,
 }
 
-impl Queue {
+impl Jobs {
     /// Claims due jobs of one bucket and broker, up to `most` jobs and `most_bytes` bytes (at least
     /// one job), without look-ahead.
     pub async fn claim(

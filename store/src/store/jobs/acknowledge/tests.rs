@@ -16,7 +16,7 @@ use super::*;
 use crate::config::{Durability, Redis};
 use crate::job::{Due, Job};
 use crate::request::NewJob;
-use crate::store::queue::pop::{PopLimits, Popped};
+use crate::store::jobs::pop::{PopLimits, Popped};
 use crate::store::scripts::Name;
 use crate::store::wake_up::WakeUp;
 use crate::store::{CallObserver, Store};
@@ -66,7 +66,7 @@ impl Fixture {
     async fn held(&self, queue: &str, count: usize) -> Vec<Popped> {
         let jobs: Vec<NewJob> =
             (0..count).map(|_| NewJob::new(Job::for_queue(queue, "x"), Due::In(0))).collect();
-        self.store.queue.schedule(&jobs).await.unwrap();
+        self.store.jobs.schedule(&jobs).await.unwrap();
         let limits = PopLimits {
             ttr_ms: Some(600_000),
             max_ttr_ms: 600_000,
@@ -77,7 +77,7 @@ impl Fixture {
         let mut held = Vec::new();
         for bucket in 0..self.store.keys().buckets() {
             let nonce = rand::random();
-            held.extend(self.store.queue.pop(nonce, bucket, queue, limits).await.unwrap().jobs);
+            held.extend(self.store.jobs.pop(nonce, bucket, queue, limits).await.unwrap().jobs);
         }
         assert_eq!(held.len(), count);
         held
@@ -87,7 +87,7 @@ impl Fixture {
     async fn say(&self, job: &Popped, action: LeaseAction) -> Result<LeaseVerdict, Class> {
         let acknowledgement =
             Acknowledgement { id: job.id.clone(), lease: job.lease.clone(), action };
-        let answer = self.store.queue.acknowledge(&[acknowledgement]).await.remove(0);
+        let answer = self.store.jobs.acknowledge(&[acknowledgement]).await.remove(0);
         answer.map(|answer| answer.verdict).map_err(|error| error.class)
     }
 
@@ -134,9 +134,9 @@ async fn what_is_wrong_with_one_caller_concerns_no_other() {
 
 /// Notes what it is told.
 #[derive(Default)]
-struct Told(Mutex<Vec<String>>);
+struct RecordingObserver(Mutex<Vec<String>>);
 
-impl LeaseObserver for Told {
+impl LeaseObserver for RecordingObserver {
     fn acknowledged(&self, queue: &str, id: &JobId, _: &LeaseAction, verdict: LeaseVerdict) {
         self.0.lock().push(format!("{queue} {} {}", id.as_str(), verdict.as_str()));
     }
@@ -153,10 +153,10 @@ async fn verdicts_and_wake_ups_do_not_need_the_caller() {
     let client = redis::Client::open(fixture.server.url()).unwrap();
     let (mut link, mut messages) = client.get_async_pubsub().await.unwrap().split();
     link.subscribe(fixture.store.keys().wake()).await.unwrap();
-    let told = Arc::new(Told::default());
+    let told = Arc::new(RecordingObserver::default());
     let action = LeaseAction::Release { wait_ms: 0 };
     let release = [Acknowledgement { id: job.id.clone(), lease: job.lease.clone(), action }];
-    let acknowledging = fixture.store.queue.acknowledge_observed(&release, told.clone());
+    let acknowledging = fixture.store.jobs.acknowledge_observed(&release, told.clone());
     // The future is dropped before the acknowledgement is sent.
     assert!(acknowledging.now_or_never().is_none());
     let message = clock::timeout(Duration::from_secs(60), messages.next()).await.flatten();
@@ -187,7 +187,7 @@ async fn an_observer_that_panics_changes_no_answer_and_no_wake_up() {
     let [first, second] = [&jobs[0], &jobs[1]].map(|Popped { id, lease, .. }| {
         [Acknowledgement { id: id.clone(), lease: lease.clone(), action: action.clone() }]
     });
-    let (queue, told) = (&fixture.store.queue, Arc::new(Told::default()));
+    let (queue, told) = (&fixture.store.jobs, Arc::new(RecordingObserver::default()));
     // Both come before the first batch is sent.
     let (panicked, other) = join(
         queue.acknowledge_observed(&first, Arc::new(Panics)),
@@ -213,7 +213,7 @@ async fn a_batch_that_panics_fails_its_callers_alone() {
     let Popped { id, lease, .. } = jobs[0].clone();
     let finish = [Acknowledgement { id, lease, action: LeaseAction::Finish }];
     fixture.counter.1.store(true, Ordering::Relaxed);
-    let panics = fixture.store.queue.acknowledge(&finish);
+    let panics = fixture.store.jobs.acknowledge(&finish);
     let waits = async {
         // The batch of the first one is out.
         tokio::task::yield_now().await;
@@ -237,7 +237,7 @@ fn a_runtime_that_ends_before_the_wake_ups_are_sent_loses_no_answer() {
         let wake_up = WakeUp { bucket: 0, broker: "=q".to_owned(), due_ms: 0 };
         let carried_out = CarriedOut { answers: vec![Ok(released)], wake_ups: vec![wake_up] };
         // The task of the wake-ups has no turn before the end.
-        calls.answer(&fixture.store.queue.namespace, carried_out);
+        calls.answer(&fixture.store.jobs.namespace, carried_out);
     });
     drop(runtime);
     let answers = answer.try_recv().unwrap();
@@ -253,7 +253,7 @@ async fn each_caller_of_a_call_that_fails_has_its_error() {
     for answer in fixture.finish_all(&jobs).await {
         assert!(matches!(answer, Err(Class::Io | Class::Timeout)), "{answer:?}");
     }
-    let finished = fixture.store.queue.finish_held(&read, Arc::new(())).await;
+    let finished = fixture.store.jobs.finish_held(&read, Arc::new(())).await;
     assert!(finished.is_err(), "nobody knows whether the job is finished");
 }
 
@@ -337,7 +337,7 @@ async fn acknowledgements_of_one_job_keep_their_order() {
     let of =
         |action| Acknowledgement { id: jobs[2].id.clone(), lease: jobs[2].lease.clone(), action };
     let own = [of(touch.clone()), of(LeaseAction::Finish), of(touch)];
-    let answers = fixture.store.queue.acknowledge(&own).await;
+    let answers = fixture.store.jobs.acknowledge(&own).await;
     let verdicts: Vec<LeaseVerdict> =
         answers.into_iter().map(|answer| answer.unwrap().verdict).collect();
     assert_eq!(
@@ -351,12 +351,12 @@ async fn acknowledgements_of_one_job_keep_their_order() {
 async fn a_job_is_finished_without_its_lease_while_the_same_consumer_holds_it() {
     let fixture = Fixture::new(1).await;
     let job = fixture.held("q", 1).await.remove(0);
-    let Store { queue, reader, .. } = &fixture.store;
+    let Store { jobs, reader, .. } = &fixture.store;
     let read = reader.find(&job.id).await.unwrap().unwrap();
     let release = LeaseAction::Release { wait_ms: 0 };
     assert_eq!(fixture.say(&job, release).await, Ok(LeaseVerdict::Released));
     let waits = reader.find(&job.id).await.unwrap().unwrap();
-    assert!(!queue.finish_held(&waits, Arc::new(())).await.unwrap(), "nobody holds the job");
+    assert!(!jobs.finish_held(&waits, Arc::new(())).await.unwrap(), "nobody holds the job");
     let limits = PopLimits {
         ttr_ms: Some(600_000),
         max_ttr_ms: 600_000,
@@ -364,13 +364,13 @@ async fn a_job_is_finished_without_its_lease_while_the_same_consumer_holds_it() 
         most_bytes: 1 << 20,
         room: None,
     };
-    assert_eq!(queue.pop([7; 8], 0, "q", limits).await.unwrap().jobs.len(), 1);
+    assert_eq!(jobs.pop([7; 8], 0, "q", limits).await.unwrap().jobs.len(), 1);
     assert!(
-        !queue.finish_held(&read, Arc::new(())).await.unwrap(),
+        !jobs.finish_held(&read, Arc::new(())).await.unwrap(),
         "another consumer holds the job"
     );
     let read = reader.find(&job.id).await.unwrap().unwrap();
-    assert!(queue.finish_held(&read, Arc::new(())).await.unwrap());
-    assert!(!queue.finish_held(&read, Arc::new(())).await.unwrap(), "a repeat");
+    assert!(jobs.finish_held(&read, Arc::new(())).await.unwrap());
+    assert!(!jobs.finish_held(&read, Arc::new(())).await.unwrap(), "a repeat");
     assert!(reader.find(&job.id).await.unwrap().is_none());
 }

@@ -3,19 +3,19 @@
 use redis::Value;
 
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::Queue;
+use crate::store::jobs::Jobs;
 use crate::store::record::Nonce;
 use crate::store::scripts::Name;
 
 /// A claim whose answer was lost.
 #[derive(Debug, Clone)]
-pub(in crate::store::queue) struct LostClaim {
+pub(in crate::store::jobs) struct LostClaim {
     pub(super) bucket: u16,
     pub(super) broker: String,
     pub(super) nonce: Nonce,
 }
 
-impl Queue {
+impl Jobs {
     pub(super) async fn reclaim_lost(&self, bucket: u16, broker: &str) -> Result<(), StoreError> {
         self.reclaim_where(|lost| lost.bucket == bucket && lost.broker == broker).await
     }

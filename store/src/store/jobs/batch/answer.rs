@@ -6,9 +6,9 @@ use crate::clock::time_of;
 use crate::job::{JobId, Verdict};
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError, UNREADABLE_HINT};
-use crate::store::queue::Queue;
-use crate::store::queue::batch::RequestRef;
-use crate::store::queue::batch::item::Item;
+use crate::store::jobs::Jobs;
+use crate::store::jobs::batch::RequestRef;
+use crate::store::jobs::batch::item::Item;
 use crate::store::schedules::change::read_result;
 use crate::store::wake_up::WakeUp;
 
@@ -51,7 +51,7 @@ impl Answer {
 
 /// An occurrence of a recurring schedule that a request made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Made {
+pub struct NewOccurrence {
     /// The place of the request in the batch.
     pub at: usize,
     /// The id of the occurrence's job.
@@ -66,10 +66,10 @@ pub struct Made {
 
 /// The occurrence that the call of this request makes, if it makes one. `at`: the place of the
 /// request.
-fn made_by(item: &Item<'_>, at: usize) -> Option<Made> {
+fn made_by(item: &Item<'_>, at: usize) -> Option<NewOccurrence> {
     let made = item.recurring.planned.as_ref()?.plan.made()?;
     let (id, set) = (made.id.clone(), made.set.clone());
-    Some(Made { at, id, set, due_ms: made.due_ms, number: made.number })
+    Some(NewOccurrence { at, id, set, due_ms: made.due_ms, number: made.number })
 }
 
 /// The answers of one call, one per member.
@@ -78,7 +78,7 @@ pub(super) struct CallAnswers {
     /// The wake-ups that the call caused.
     pub(super) wake_ups: Vec<WakeUp>,
     /// The occurrence that the call made.
-    pub(super) made: Option<Made>,
+    pub(super) made: Option<NewOccurrence>,
 }
 
 impl CallAnswers {
@@ -88,7 +88,7 @@ impl CallAnswers {
     }
 }
 
-impl Queue {
+impl Jobs {
     /// The answers of one call of `schedule`, and the wake-ups that the call caused.
     pub(super) fn read_scheduled(
         &self,

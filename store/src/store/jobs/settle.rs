@@ -7,8 +7,8 @@ use crate::store::call::script_call::ScriptCall;
 use crate::store::call::time::Time;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::Queue;
-use crate::store::record::{self, Nonce, State};
+use crate::store::jobs::Jobs;
+use crate::store::record::{self, Nonce, StateRecord};
 use crate::store::scripts::Name;
 
 /// The name of a claim: the nonce of its claim or rescue call, and Redis's clock at its first
@@ -33,7 +33,7 @@ pub struct ClaimToken {
     /// Redis has a state of the job.
     pub has_state: bool,
     /// The state when the claim began: nobody else changes the state of a job in a claim.
-    pub state: State,
+    pub state: StateRecord,
 }
 
 /// The result of a settle.
@@ -95,7 +95,7 @@ pub struct Bury {
     pub error: String,
 }
 
-impl Queue {
+impl Jobs {
     /// Completes the jobs; one result per job.
     pub async fn complete(
         &self,
@@ -139,7 +139,7 @@ impl Queue {
             |(job, _)| job,
             each(|call: &mut ScriptCall, (job, ttr_ms): &(ClaimToken, u32)| {
                 let (in_flight, turn) = (job.state.clone().in_flight(), Turn::NONE);
-                let state = State { held: true, crashes: 0, turn, ..in_flight };
+                let state = StateRecord { held: true, crashes: 0, turn, ..in_flight };
                 moved(call, job, Time::In((*ttr_ms).into()), Some(&state));
             }),
         )
@@ -221,8 +221,12 @@ impl Queue {
             |bury| &bury.job,
             each(|call: &mut ScriptCall, Bury { job, reason, error }: &Bury| {
                 let last_error = record::short_error(error).to_owned();
-                let state =
-                    State { reason: Some(*reason), crashes: 0, last_error, ..idle(job, false) };
+                let state = StateRecord {
+                    reason: Some(*reason),
+                    crashes: 0,
+                    last_error,
+                    ..idle(job, false)
+                };
                 moved(call, job, Time::In(0), Some(&state));
             }),
         )
@@ -278,10 +282,14 @@ fn each<T>(arguments: impl Fn(&mut ScriptCall, &T)) -> impl Fn(&mut ScriptCall, 
 
 /// The state of a job after a failed attempt. `state`: with the attempts that count. `dies`: the
 /// job is on its way to the dead letters; a dying job keeps its reason.
-pub(in crate::store) fn failed(state: State, dies: Option<DeadReason>, error: &str) -> State {
+pub(in crate::store) fn failed(
+    state: StateRecord,
+    dies: Option<DeadReason>,
+    error: &str,
+) -> StateRecord {
     let reason = state.reason.or(dies);
     let step = if reason.is_none() { state.step.saturating_add(1) } else { state.step };
-    State {
+    StateRecord {
         held: false,
         counted: false,
         crashes: 0,
@@ -294,14 +302,14 @@ pub(in crate::store) fn failed(state: State, dies: Option<DeadReason>, error: &s
 
 /// The state of a job that leaves its claim without being held. `unpublished`: the attempt does not
 /// count.
-fn idle(job: &ClaimToken, unpublished: bool) -> State {
+fn idle(job: &ClaimToken, unpublished: bool) -> StateRecord {
     let state = job.state.clone();
     let state = if unpublished { state } else { state.in_flight() };
-    State { held: false, counted: false, turn: Turn::NONE, ..state }
+    StateRecord { held: false, counted: false, turn: Turn::NONE, ..state }
 }
 
 /// Appends a job that moves to another set at this time. `state`: the new one.
-fn moved(call: &mut ScriptCall, job: &ClaimToken, time: Time, state: Option<&State>) {
-    let state = state.map(State::encode).unwrap_or_default();
+fn moved(call: &mut ScriptCall, job: &ClaimToken, time: Time, state: Option<&StateRecord>) {
+    let state = state.map(StateRecord::encode).unwrap_or_default();
     call.arg(job.id.as_str()).arg(&[job.position][..]).arg(time).arg(state);
 }

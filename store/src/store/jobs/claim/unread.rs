@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::clock::Instant;
 use crate::store::call::script_call::ScriptCall;
-use crate::store::queue::Queue;
+use crate::store::jobs::Jobs;
 
 /// Unreadable jobs are skipped once they fill one call; fewer are looked at in every call.
 const SKIP_THRESHOLD_JOBS: u32 = 1024;
@@ -16,7 +16,7 @@ const SKIP_TTL: Duration = Duration::from_secs(60);
 /// Jobs at the head of a set that this version cannot read. The next call starts after them;
 /// otherwise they would hide all others.
 #[derive(Debug, Clone)]
-pub(in crate::store::queue) struct Unread {
+pub(in crate::store::jobs) struct Unread {
     pub(super) count: u32,
     pub(super) last: Bytes,
     pub(super) score: Bytes,
@@ -24,7 +24,7 @@ pub(in crate::store::queue) struct Unread {
     pub(super) since: Instant,
 }
 
-impl Queue {
+impl Jobs {
     /// Appends the known unreadable head of this set to a call. Answers when that head was first
     /// examined.
     pub(super) fn pass_over(

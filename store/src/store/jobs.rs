@@ -1,4 +1,4 @@
-//! Changes jobs: requests come in, jobs are claimed, and leases end.
+//! Changes jobs, of brokers and of queues: requests come in, jobs are claimed, and leases end.
 //!
 //! - [`batch`]: requests, behind the durability gate; [`schedule`]: `schedule`; [`act`]: `cancel`
 //!   to `requeue`. Recurring schedules are in [`schedules`](super::schedules).
@@ -25,7 +25,7 @@ use super::namespace::Namespace;
 use crate::clock::Instant;
 
 /// The jobs of a namespace on their way: scheduled, claimed, settled.
-pub struct Queue {
+pub struct Jobs {
     namespace: Arc<Namespace>,
     lanes: acknowledge::Lanes,
     /// The time until which Redis may still carry out a batch call that got no answer.
@@ -38,9 +38,9 @@ pub struct Queue {
     unread_told: Mutex<Option<Instant>>,
 }
 
-impl Queue {
-    pub(super) fn new(namespace: Arc<Namespace>) -> Queue {
-        Queue {
+impl Jobs {
+    pub(super) fn new(namespace: Arc<Namespace>) -> Jobs {
+        Jobs {
             lanes: acknowledge::Lanes::new(&namespace),
             namespace,
             unanswered_until: Mutex::default(),

@@ -3,7 +3,7 @@
 use crate::store::answer::Items;
 use crate::store::call::CALL_BYTES;
 use crate::store::error::StoreError;
-use crate::store::queue::Queue;
+use crate::store::jobs::Jobs;
 use crate::store::scripts::Name;
 
 /// The most held jobs that one call looks at: the work per job is small.
@@ -20,7 +20,7 @@ pub struct TimedOut {
     pub ready: Vec<(String, u64)>,
 }
 
-impl Queue {
+impl Jobs {
     /// Makes held jobs of these queues due again after their TTR, if the record allows no other
     /// next step. `waits`: the number of waits of a job without a retry array. `until_ms`: jobs
     /// whose TTR ended later stay, epoch ms; without it the time of the call.

@@ -9,9 +9,9 @@ use crate::clock::{self, Instant};
 use crate::job::JobId;
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::Queue;
-use crate::store::queue::settle::{ClaimName, ClaimToken};
-use crate::store::record::{self, Nonce, Record, State};
+use crate::store::jobs::Jobs;
+use crate::store::jobs::settle::{ClaimName, ClaimToken};
+use crate::store::record::{self, Nonce, Record, StateRecord};
 use crate::store::scripts::Name;
 
 /// A job that this instance may act on until `deadline`.
@@ -31,7 +31,7 @@ pub struct ClaimedJob {
     /// The earliest time to publish: the job is due by Redis's clock from then on.
     pub ready: Instant,
     /// The mutable part of the job. The attempt in flight counts.
-    pub state: State,
+    pub state: StateRecord,
     /// The immutable part of the job.
     pub record: Record,
     /// Bytes of the record, which count against the window.
@@ -89,7 +89,7 @@ pub struct Claim {
     pub orphans: u32,
 }
 
-impl Queue {
+impl Jobs {
     /// The jobs of a claim or rescue; and the last unreadable id with its score.
     pub(super) fn read_taken(
         &self,
@@ -150,8 +150,9 @@ impl Queue {
                 }
             };
             let has_state = !state.is_empty();
-            let of_record = || State::of_record(&bytes, due_ms.unwrap_or(taken.now_us / 1000));
-            let decoded = || State::decode(&state).ok();
+            let of_record =
+                || StateRecord::of_record(&bytes, due_ms.unwrap_or(taken.now_us / 1000));
+            let decoded = || StateRecord::decode(&state).ok();
             // A job of a rescue had an attempt: its turn is used.
             let state = match (has_state, is_claim) {
                 (true, true) => decoded().map(|read| read.with_turn(&state, &bytes)),

@@ -1,4 +1,4 @@
-//! A batch that waits for the store.
+//! The wait of a batch while the store does not take it.
 
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ use crate::store::error::{Class, StoreError};
 use crate::telemetry::PauseReason;
 use crate::telemetry::metrics::Paused;
 
-/// A batch that the store does not take. Pauses the ingest, logs the pause once, waits between
-/// tries, and logs the end unless the batch was given up.
-pub(super) struct StoreHold<'a> {
+/// The wait between two tries of a batch that the store does not take. Pauses the ingest, logs the
+/// pause once, and logs the end unless the batch was given up.
+pub(super) struct StoreBackoff<'a> {
     ingest: &'a Ingest,
     give_up: &'a CancellationToken,
     backoff: Backoff,
     paused: Option<(PauseReason, Paused)>,
 }
 
-impl<'a> StoreHold<'a> {
+impl<'a> StoreBackoff<'a> {
     pub(super) fn new(ingest: &'a Ingest, give_up: &'a CancellationToken) -> Self {
-        StoreHold {
+        StoreBackoff {
             ingest,
             give_up,
             backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)),
@@ -32,7 +32,7 @@ impl<'a> StoreHold<'a> {
     }
 }
 
-impl RetryPolicy for StoreHold<'_> {
+impl RetryPolicy for StoreBackoff<'_> {
     async fn wait(&mut self, error: &StoreError) -> bool {
         let reason =
             if error.class == Class::Oom { PauseReason::RedisFull } else { PauseReason::Redis };
@@ -53,7 +53,7 @@ impl RetryPolicy for StoreHold<'_> {
         }
         tokio::select! {
             () = self.give_up.cancelled() => {
-                self.ingest.apply.store.queue.unanswered_are_over().await;
+                self.ingest.apply.store.jobs.unanswered_are_over().await;
                 self.paused = None;
                 false
             }
@@ -62,7 +62,7 @@ impl RetryPolicy for StoreHold<'_> {
     }
 }
 
-impl Drop for StoreHold<'_> {
+impl Drop for StoreBackoff<'_> {
     fn drop(&mut self) {
         if self.paused.is_some() {
             tracing::info!(ingest = self.ingest.name, "the ingest resumes");

@@ -12,7 +12,7 @@ use super::pass::{Pass, changing};
 use crate::store::call::waves::Group;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::Queue;
+use crate::store::jobs::Jobs;
 use crate::store::schedules::plan::{self, Plan};
 use crate::store::schedules::{self, Found};
 use crate::store::scripts::Name;
@@ -22,7 +22,7 @@ const MAX_TURNS: u8 = 3;
 /// The most times that `fire` tries whose ids other jobs have.
 const MAX_TAKEN_TIMES: usize = 100;
 
-impl Queue {
+impl Jobs {
     /// Plans the requests of these waves that concern recurring schedules. True if other calls are
     /// to be made: the id of an action is no schedule's by now and the action is for a job, or
     /// requests have their answer, because their schedules could not be read.

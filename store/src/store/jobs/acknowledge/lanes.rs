@@ -36,12 +36,12 @@ pub(super) enum Key {
 type Call = (Vec<Proven>, Arc<dyn LeaseObserver>);
 
 /// The acknowledgements of callers that wait for their batch.
-pub(in crate::store::queue) struct Lanes(Batcher<Key, Call, Answers>);
+pub(in crate::store::jobs) struct Lanes(Batcher<Key, Call, Answers>);
 
 impl Lanes {
     /// Lanes with a batch at a time for each connection of the gate: the next one on a connection
     /// would stand behind the wait for durability.
-    pub(in crate::store::queue) fn new(namespace: &Namespace) -> Lanes {
+    pub(in crate::store::jobs) fn new(namespace: &Namespace) -> Lanes {
         Lanes(Batcher::new(Bounds {
             batches: namespace.gate.links(),
             requests: MAX_PER_BATCH,
