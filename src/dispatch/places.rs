@@ -4,9 +4,11 @@
 //!
 //! - `line`: the jobs of one limit that wait in the store; `spares`: its places that are taken in
 //!   advance; `limited`: all that is known of the limit.
-//! - `work`: the calls to the store; `answers`: what follows from their answers.
+//! - `calls`: the next call and its time; `work`: the calls to the store; `answers`: what follows
+//!   from their answers.
 
 mod answers;
+mod calls;
 mod limited;
 mod line;
 mod spares;
@@ -22,7 +24,6 @@ pub(super) use self::answers::PlaceResults;
 use self::limited::Limited;
 use self::line::Parked;
 pub(super) use self::work::PlaceWork;
-use self::work::Work;
 use super::attempt::LastTurn;
 use super::turns::MAX_TURN_WAIT;
 use crate::clock::{self, Instant};
@@ -33,8 +34,8 @@ use crate::store::Store;
 use crate::store::jobs::claim::ClaimedJob;
 use crate::store::jobs::settle::ClaimToken;
 use crate::store::limits::Limit;
+use crate::store::places::LEASE_MARGIN;
 use crate::store::places::place::Place;
-use crate::store::places::{LEASE_MARGIN, PlaceCall, Waiting};
 use crate::store::record::Nonce;
 
 /// The longest wait of a job for the answer of a call: jobs that wait hold room of the window.
@@ -43,13 +44,6 @@ const MAX_CALL_WAIT: Duration = Duration::from_millis(250);
 /// them: each call is answered soon, and a job that went back instead would be late although no limit
 /// holds it.
 const MAX_ASKING_WHILE_SLOW: usize = 512;
-/// While jobs wait, Redis is asked for free places so often: other instances give theirs back. Less
-/// often where no job has got a place for long.
-const POLL_INTERVAL: Duration = Duration::from_millis(250);
-const SLOW_POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// The most places that one call gives back, and keeps, of one limit: Redis does nothing else
-/// meanwhile.
-const MAX_CHANGES: usize = 1000;
 /// The most places that wait to be given back, of one limit: the others last until their leases end.
 const MAX_BACK: usize = 10_000;
 
@@ -287,104 +281,6 @@ impl Places {
             && self.limits.iter().all(|of| of.back.is_empty() && of.kept.is_empty())
     }
 
-    /// The next call, not running yet. One that changes places runs at a time.
-    pub(super) fn next_call(
-        &mut self,
-        now: Instant,
-    ) -> Option<impl Future<Output = PlaceWork> + use<>> {
-        let work = self.next_work(now)?;
-        let (store, broker) = (self.store.clone(), self.broker.clone());
-        Some(async move { work.run(&store, &broker).await })
-    }
-
-    fn next_work(&mut self, now: Instant) -> Option<Work> {
-        if !self.called.is_empty() {
-            return Some(Work::hasten(std::mem::take(&mut self.called)));
-        }
-        if let Some(limit) = self.to_judge.pop() {
-            return Some(Work::Judge(limit, self.limits[limit].limit.clone()));
-        }
-        if self.begun.is_some() || self.retry_at.is_some_and(|at| now < at) {
-            return None;
-        }
-        let is_time = self.poll_at(now).is_some_and(|at| now >= at)
-            || self.renew_at().is_some_and(|at| now >= at);
-        let has_changes = !self.asking.is_empty()
-            || self.limits.iter().any(|of| !(of.back.is_empty() && of.kept.is_empty()));
-        if !(is_time || has_changes) {
-            return None;
-        }
-        self.begun = Some(now);
-        self.asked = std::mem::take(&mut self.asking);
-        // The jobs of a limit keep their order.
-        self.asked.sort_by_key(|asking| asking.limit);
-        let mut calls = Vec::new();
-        for (at, of) in self.limits.iter_mut().enumerate() {
-            let waiting = of.line.waiting(now);
-            let asked = self.asked.iter().filter(|asking| asking.limit == at);
-            let renewal = of.spares.renewal(now);
-            of.back.extend(renewal.unused);
-            let mut call = PlaceCall {
-                back: first_of(&mut of.back),
-                teller: self.teller.clone(),
-                waiting: Waiting::Count(waiting),
-                ..PlaceCall::new(&of.limit)
-            };
-            let left = |until: Instant| until.saturating_duration_since(now);
-            let kept = first_of(&mut of.kept).into_iter();
-            call.kept.extend(kept.map(|(place, until)| (place, left(until))));
-            call.kept.extend(renewal.kept);
-            call.taken.extend(asked.map(|Asking { lease, .. }| {
-                (place_of(lease), left(lease.deadline) + LEASE_MARGIN)
-            }));
-            // Behind those of jobs.
-            call.taken.extend(of.spares.more(call.taken.len(), of.free));
-            let is_needed = !(call.back.is_empty()
-                && call.kept.is_empty()
-                && call.taken.is_empty()
-                && waiting == 0
-                && of.told == 0);
-            of.told = waiting;
-            if is_needed {
-                calls.push((at, call));
-            }
-        }
-        Some(Work::Change(calls))
-    }
-
-    /// When to ask for free places although nothing changed; `None`: no job waits.
-    fn poll_at(&mut self, now: Instant) -> Option<Instant> {
-        let (mut is_waited_for, mut is_stuck) = (false, true);
-        for of in &mut self.limits {
-            if !of.line.is_empty(now) || of.told > 0 {
-                is_waited_for = true;
-                is_stuck &= of.line.is_stuck(now);
-            }
-        }
-        let interval = if is_stuck { SLOW_POLL_INTERVAL } else { POLL_INTERVAL };
-        is_waited_for.then(|| self.answered + interval)
-    }
-
-    /// When spare places are to be renewed.
-    fn renew_at(&self) -> Option<Instant> {
-        self.limits.iter().filter_map(|of| of.spares.renew_at()).min()
-    }
-
-    /// When the next call may begin, or the jobs of the running one have waited too long.
-    #[must_use]
-    pub(super) fn next_at(&mut self, now: Instant) -> Option<Instant> {
-        if let Some(begun) = self.begun {
-            let has_jobs = !self.asked.is_empty() || !self.asking.is_empty();
-            return has_jobs.then(|| begun + MAX_CALL_WAIT);
-        }
-        // The others begin at once.
-        let has_changes = !self.asking.is_empty() || !self.is_idle();
-        let retry_at = self.retry_at.filter(|_| has_changes);
-        let at = self.poll_at(now).into_iter().chain(self.renew_at()).min();
-        let poll_at = at.map(|at| self.retry_at.map_or(at, |retry| retry.max(at)));
-        retry_at.into_iter().chain(poll_at).min()
-    }
-
     /// Takes the jobs that have waited too long for a call.
     pub(super) fn take_late(&mut self, now: Instant) -> Vec<(Box<ClaimedJob>, Duration)> {
         if !self.is_late(now) {
@@ -422,12 +318,6 @@ impl Places {
 /// The own place of a claimed job.
 fn place_of(lease: &ClaimedJob) -> Place {
     Place::of_claim(lease.bucket, key_of(&lease.token), lease.state.attempt, &lease.id)
-}
-
-/// Takes the first ones for a call.
-fn first_of<T>(changes: &mut Vec<T>) -> Vec<T> {
-    let count = changes.len().min(MAX_CHANGES);
-    changes.drain(..count).collect()
 }
 
 #[cfg(test)]

@@ -115,7 +115,7 @@ impl Places {
         }
         let of = &mut self.limits[limit];
         of.spares.call_made();
-        // Those in advance stand behind those of jobs.
+        // Spare ones stand behind those of jobs.
         for (place, _) in taken.filter(|(_, is_taken)| *is_taken) {
             of.spares.took(&place, begun);
         }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use dwell_connectors::memory;
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
+use super::calls::{MAX_CHANGES, first_of};
 use super::*;
 use crate::config::{Redis, TargetLimit};
 use crate::job::{Due, Job};
@@ -130,7 +131,7 @@ async fn a_limit_that_is_far_from_full_needs_no_call_a_job() {
 }
 
 #[tokio::test]
-async fn an_agent_gives_places_in_advance_back_when_another_one_fills_the_limit() {
+async fn an_agent_gives_spare_places_back_when_another_one_fills_the_limit() {
     let bench = Bench::new(500).await;
     let (mut one, mut other) = (bench.agent(200), bench.agent(200));
     let jobs = bench.claim(500).await;
@@ -168,7 +169,7 @@ async fn a_job_that_its_consumer_will_hold_has_its_own_place() {
 }
 
 #[tokio::test]
-async fn places_in_advance_go_back_when_calls_fail_and_at_the_end() {
+async fn spare_places_go_back_when_calls_fail_and_at_the_end() {
     let bench = Bench::new(200).await;
     let (mut agent, jobs) = (bench.agent(1000), bench.claim(200).await);
     bench.take(&mut agent, &jobs[..20]).await;

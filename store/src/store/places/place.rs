@@ -20,7 +20,7 @@ pub(super) enum Out<'a> {
     Claim { bucket: u16, nonce: Nonce, position: u8, attempt: u32, id: &'a [u8] },
     /// A job under the lease of a consumer.
     Lease { bucket: u16, proof: Nonce, id: &'a [u8] },
-    /// A job that is not known: of a pop that is about to be made, or of a place in advance.
+    /// A job that is not known: of a pop that is about to be made, or of a spare place.
     Unknown,
 }
 
@@ -61,7 +61,7 @@ impl Place {
         Place(name)
     }
 
-    /// A place that an agent takes in advance: the agent's own random number, and the number of the
+    /// A spare place, which an agent takes in advance: the agent's own random number, and the number of the
     /// place.
     #[must_use]
     pub fn of_spare(agent: Nonce, number: u32) -> Place {
@@ -71,14 +71,14 @@ impl Place {
         Place(name)
     }
 
-    /// The number of a place in advance; `None`: the place is another.
+    /// The number of a spare place; `None`: the place is another.
     #[must_use]
     pub fn spare_number(&self) -> Option<u32> {
         let number = self.0.last_chunk::<4>().filter(|_| self.is_spare())?;
         Some(u32::from_be_bytes(*number))
     }
 
-    /// Whether the place is one in advance.
+    /// Whether the place is a spare one.
     #[must_use]
     pub fn is_spare(&self) -> bool {
         self.0.first() == Some(&SPARE)
