@@ -61,8 +61,8 @@ impl Place {
         Place(name)
     }
 
-    /// A spare place, which an agent takes in advance: the agent's own random number, and the number of the
-    /// place.
+    /// A spare place, which an agent takes in advance: the agent's own random number, and the number
+    /// of the place.
     #[must_use]
     pub fn of_spare(agent: Nonce, number: u32) -> Place {
         let mut name = vec![SPARE];
