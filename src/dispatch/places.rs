@@ -162,18 +162,26 @@ impl Places {
         self.of_pattern[self.patterns.find(&*self.connector, to)?]
     }
 
-    /// Gives this job a spare place of the limit, if one is idle. A job that its consumer will hold
-    /// needs its own place, whose name says whether the job is still held.
+    /// A job that its consumer will hold needs its own place, whose name says whether the job is still
+    /// held.
+    fn can_have_spare(lease: &ClaimedJob) -> bool {
+        lease.record.job.confirm == Confirm::Broker
+    }
+
+    /// Gives this job a spare place of the limit, if one is idle.
     pub(super) fn take_spare(&mut self, limit: usize, lease: &ClaimedJob, now: Instant) -> bool {
         let of = &mut self.limits[limit];
-        if lease.record.job.confirm == Confirm::Consumer {
+        if !Self::can_have_spare(lease) {
             return false;
         }
         // Jobs that wait come first.
         if of.full_since.is_some() || !of.line.is_empty(now) {
             return false;
         }
-        let Some(number) = of.spares.give(lease.deadline) else { return false };
+        let Some(number) = of.spares.give(lease.taken_us, lease.deadline) else { return false };
+        if lease.state.turn != Turn::NONE {
+            of.line.asked();
+        }
         self.taken.insert(key_of(&lease.token), (limit, Taken::Spare(number)));
         true
     }
@@ -258,9 +266,18 @@ impl Places {
 
     /// The consumer of this job holds it for so many ms, since now at the latest.
     pub(super) fn held(&mut self, key: Key, ttr_ms: u32, now: Instant) {
-        if let Some((limit, Taken::Own(place))) = self.taken.remove(&key) {
-            let until = now + Duration::from_millis(ttr_ms.into()) + LEASE_MARGIN;
-            self.limits[limit].kept.push((place, until));
+        match self.taken.remove(&key) {
+            Some((limit, Taken::Own(place))) => {
+                let until = now + Duration::from_millis(ttr_ms.into()) + LEASE_MARGIN;
+                self.limits[limit].kept.push((place, until));
+            }
+            // No job that is held has one.
+            Some((limit, Taken::Spare(number))) => {
+                let of = &mut self.limits[limit];
+                let place = of.spares.ended(number);
+                of.give_back(place);
+            }
+            None => {}
         }
     }
 
@@ -287,16 +304,16 @@ impl Places {
             return Vec::new();
         }
         self.is_slow = true;
-        self.know_nothing();
+        // Spare places last: the answer may still come.
+        self.expect_no_free();
         let mut late = std::mem::take(&mut self.asked);
         late.append(&mut self.asking);
         late.into_iter().map(|asking| self.park(asking, now)).collect()
     }
 
     /// No call is answered: jobs that are called now would only ask in vain, and go back.
-    fn know_nothing(&mut self) {
+    fn expect_no_free(&mut self) {
         self.limits.iter_mut().for_each(|of| of.free = 0);
-        self.give_spares_back();
     }
 
     fn give_spares_back(&mut self) {

@@ -59,7 +59,8 @@ impl Places {
                     tracing::warn!(broker, %error, hint, "places of limited targets could not be taken, their jobs wait");
                 }
                 self.is_told = true;
-                self.know_nothing();
+                self.expect_no_free();
+                self.give_spares_back();
                 (self.begun, self.answered, self.retry_at) = (None, now, Some(now + RETRY_DELAY));
                 for (limit, call) in calls {
                     let of = &mut self.limits[limit];
@@ -114,10 +115,10 @@ impl Places {
             }
         }
         let of = &mut self.limits[limit];
-        of.spares.call_made();
+        of.spares.call_made(answer.now_us);
         // Spare ones stand behind those of jobs.
         for (place, _) in taken.filter(|(_, is_taken)| *is_taken) {
-            of.spares.took(&place, begun);
+            of.spares.took(&place, begun, answer.now_us);
         }
         of.free = answer.free;
         let unused = of.spares.seen(answer.free);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::spares::Renewal;
 use super::work::{PlaceWork, Work};
 use super::{Asking, MAX_CALL_WAIT, Places, place_of};
 use crate::clock::Instant;
@@ -11,8 +12,9 @@ use crate::store::places::{LEASE_MARGIN, PlaceCall, Waiting};
 /// often where no job has got a place for long.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const SLOW_POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// The most places that one call gives back, and keeps, of one limit: Redis does nothing else
-/// meanwhile.
+/// The most places that one call gives back, and keeps for held jobs, of one limit: Redis does
+/// nothing else meanwhile. Once a call renews as many spare places, other limits wait for the next
+/// call with theirs.
 pub(super) const MAX_CHANGES: usize = 1000;
 
 impl Places {
@@ -47,11 +49,13 @@ impl Places {
         self.asked = std::mem::take(&mut self.asking);
         // The jobs of a limit keep their order.
         self.asked.sort_by_key(|asking| asking.limit);
-        let mut calls = Vec::new();
+        let (mut calls, mut renewed) = (Vec::new(), 0);
         for (at, of) in self.limits.iter_mut().enumerate() {
             let waiting = of.line.waiting(now);
             let asked = self.asked.iter().filter(|asking| asking.limit == at);
-            let renewal = of.spares.renewal(now);
+            let may_renew = renewed < MAX_CHANGES;
+            let renewal = if may_renew { of.spares.renewal(now) } else { Renewal::default() };
+            renewed += renewal.kept.len();
             of.back.extend(renewal.unused);
             let mut call = PlaceCall {
                 back: first_of(&mut of.back),
@@ -63,11 +67,13 @@ impl Places {
             let kept = first_of(&mut of.kept).into_iter();
             call.kept.extend(kept.map(|(place, until)| (place, left(until))));
             call.kept.extend(renewal.kept);
-            call.taken.extend(asked.map(|Asking { lease, .. }| {
-                (place_of(lease), left(lease.deadline) + LEASE_MARGIN)
-            }));
+            let mut for_spares = 0;
+            for Asking { lease, .. } in asked {
+                for_spares += usize::from(Self::can_have_spare(lease));
+                call.taken.push((place_of(lease), left(lease.deadline) + LEASE_MARGIN));
+            }
             // Behind those of jobs.
-            call.taken.extend(of.spares.more(call.taken.len(), of.free));
+            call.taken.extend(of.spares.more(for_spares, of.free, now));
             let is_needed = !(call.back.is_empty()
                 && call.kept.is_empty()
                 && call.taken.is_empty()

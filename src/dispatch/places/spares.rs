@@ -46,12 +46,16 @@ pub(super) struct Spares {
     idle: Vec<u32>,
     /// The fewest idle ones since the last renewal.
     fewest_idle: usize,
-    /// All places last until then at least.
+    /// All places last until then at least, by the clock of this process and by Redis's, epoch µs. The
+    /// first one stands still while the machine is suspended.
     until: Instant,
+    until_us: i64,
     /// When the last renewal began.
     renewed: Instant,
     /// How long the places of the running renewal last.
     renewing: Option<Instant>,
+    /// When a job asked for a place last.
+    asked: Option<Instant>,
 }
 
 impl Spares {
@@ -67,8 +71,10 @@ impl Spares {
             idle: Vec::new(),
             fewest_idle: 0,
             until: now,
+            until_us: 0,
             renewed: now,
             renewing: None,
+            asked: None,
         }
     }
 
@@ -80,13 +86,28 @@ impl Spares {
         self.lease + LEASE_MARGIN + USABLE_FOR
     }
 
-    /// New spare places for a call that takes `asked` other ones, as long as these last.
-    pub(super) fn more(&mut self, asked: usize, free: usize) -> Vec<(Place, Duration)> {
-        if !self.is_wide || asked == 0 {
+    /// New spare places for a call that takes others for `asked` jobs, and how long they last. Jobs
+    /// that seldom come need none.
+    pub(super) fn more(
+        &mut self,
+        asked: usize,
+        free: usize,
+        now: Instant,
+    ) -> Vec<(Place, Duration)> {
+        if asked == 0 {
+            return Vec::new();
+        }
+        let before = self.asked.replace(now);
+        if !self.is_wide || before.is_none_or(|before| now > before + RENEWAL_INTERVAL) {
             return Vec::new();
         }
         let room = MAX_SPARES.saturating_sub(self.all.len());
-        let count = asked.min(free.saturating_sub(asked) / 4).min(room);
+        let left = free.saturating_sub(asked);
+        let count = asked
+            .saturating_sub(self.idle.len())
+            .min(left / 4)
+            .min(left.saturating_sub(self.most / 2))
+            .min(room);
         let span = self.span();
         let first = self.next;
         self.next = self.next.wrapping_add(u32::try_from(count).unwrap_or(0));
@@ -98,22 +119,29 @@ impl Spares {
             .collect()
     }
 
-    /// The call that began then took this place.
-    pub(super) fn took(&mut self, place: &Place, begun: Instant) {
+    /// The call that began then, and was made at this time of Redis, took this place.
+    pub(super) fn took(&mut self, place: &Place, begun: Instant, made_us: i64) {
         let Some(number) = place.spare_number() else { return };
-        let until = begun + self.span();
+        let (until, until_us) = (begun + self.span(), self.until_us(made_us));
         if self.all.is_empty() {
-            (self.until, self.renewed, self.fewest_idle) = (until, begun, 0);
+            (self.until, self.until_us) = (until, until_us);
+            (self.renewed, self.fewest_idle) = (begun, 0);
         }
         self.until = self.until.min(until);
+        self.until_us = self.until_us.min(until_us);
         if self.all.insert(number) {
             self.idle.push(number);
         }
     }
 
-    /// A place for a job whose claim ends then.
-    pub(super) fn give(&mut self, deadline: Instant) -> Option<u32> {
-        if !self.is_wide || deadline + LEASE_MARGIN > self.until {
+    fn until_us(&self, made_us: i64) -> i64 {
+        made_us.saturating_add(micros(self.span()))
+    }
+
+    /// A place for a job whose claim began at this time of Redis, and ends then.
+    pub(super) fn give(&mut self, taken_us: i64, deadline: Instant) -> Option<u32> {
+        let ends_us = taken_us.saturating_add(micros(self.lease + LEASE_MARGIN));
+        if !self.is_wide || deadline + LEASE_MARGIN > self.until || ends_us > self.until_us {
             return None;
         }
         let number = self.idle.pop()?;
@@ -153,6 +181,7 @@ impl Spares {
         for number in &back {
             self.all.remove(number);
         }
+        self.fewest_idle = self.fewest_idle.min(self.idle.len());
         back.into_iter().map(|number| self.place(number)).collect()
     }
 
@@ -174,12 +203,16 @@ impl Spares {
         Renewal { unused, kept }
     }
 
-    /// The call with the renewal was made.
-    pub(super) fn call_made(&mut self) {
+    /// A call was made at this time of Redis, with the renewal if one was due.
+    pub(super) fn call_made(&mut self, made_us: i64) {
         if let Some(until) = self.renewing.take() {
-            self.until = until;
+            (self.until, self.until_us) = (until, self.until_us(made_us));
         }
     }
+}
+
+fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -188,14 +221,15 @@ mod tests {
     use crate::clock;
 
     const LEASE: Duration = Duration::from_secs(17);
+    const NOW_US: i64 = 1_800_000_000_000_000;
 
     /// Spares of a limit of a thousand places that has seen a call for `count` jobs.
     fn with(count: usize, now: Instant) -> Spares {
         let mut spares = Spares::new(1000, LEASE, now);
-        assert!(spares.more(count, 1000).is_empty(), "nothing is known yet");
+        assert!(spares.more(count, 1000, now).is_empty(), "nothing is known yet");
         assert!(spares.seen(1000).is_empty());
-        for (place, _) in spares.more(count, 1000) {
-            spares.took(&place, now);
+        for (place, _) in spares.more(count, 1000, now) {
+            spares.took(&place, now, NOW_US);
         }
         spares
     }
@@ -205,11 +239,12 @@ mod tests {
         let now = clock::now();
         let mut spares = with(2, now);
         let deadline = now + LEASE;
-        let (first, second) = (spares.give(deadline).unwrap(), spares.give(deadline).unwrap());
+        let (first, second) =
+            (spares.give(NOW_US, deadline).unwrap(), spares.give(NOW_US, deadline).unwrap());
         assert_ne!(first, second);
-        assert_eq!(spares.give(deadline), None, "each has a job");
+        assert_eq!(spares.give(NOW_US, deadline), None, "each has a job");
         assert_eq!(spares.ended(first), None, "it stays");
-        assert_eq!(spares.give(deadline), Some(first));
+        assert_eq!(spares.give(NOW_US, deadline), Some(first));
     }
 
     #[test]
@@ -217,16 +252,20 @@ mod tests {
         let now = clock::now();
         let mut spares = with(2, now);
         let latest = now + LEASE + USABLE_FOR;
-        assert_eq!(spares.give(latest + Duration::from_nanos(1)), None);
-        assert!(spares.give(latest).is_some());
+        assert_eq!(spares.give(NOW_US, latest + Duration::from_nanos(1)), None);
+        // The machine was suspended: its clock stood still, and Redis's did not.
+        let latest_us = NOW_US + micros(USABLE_FOR);
+        assert_eq!(spares.give(latest_us + 1, latest), None);
+        assert!(spares.give(latest_us, latest).is_some());
         // A renewal counts only once its call was made.
         let later = now + RENEWAL_INTERVAL;
         let Renewal { unused, kept } = spares.renewal(later);
         assert_eq!((unused.len(), kept.len()), (0, 2));
         assert_eq!(kept[0].1, LEASE + LEASE_MARGIN + USABLE_FOR);
-        assert_eq!(spares.give(later + LEASE + USABLE_FOR), None);
-        spares.call_made();
-        assert!(spares.give(later + LEASE + USABLE_FOR).is_some());
+        let latest_us = latest_us + micros(RENEWAL_INTERVAL);
+        assert_eq!(spares.give(NOW_US, later + LEASE + USABLE_FOR), None);
+        spares.call_made(NOW_US + micros(RENEWAL_INTERVAL));
+        assert!(spares.give(latest_us, later + LEASE + USABLE_FOR).is_some());
         assert!(spares.renewal(later).kept.is_empty(), "not again at once");
     }
 
@@ -234,7 +273,7 @@ mod tests {
     fn places_that_no_job_needs_go_back() {
         let now = clock::now();
         let mut spares = with(10, now);
-        let used: Vec<u32> = (0..3).map(|_| spares.give(now + LEASE).unwrap()).collect();
+        let used: Vec<u32> = (0..3).map(|_| spares.give(NOW_US, now + LEASE).unwrap()).collect();
         for number in used {
             assert_eq!(spares.ended(number), None);
         }
@@ -246,8 +285,8 @@ mod tests {
         };
         // A new place has not had its chance yet.
         assert_eq!(renew(&mut spares), (0, 10));
-        spares.call_made();
-        let number = spares.give(now + LEASE).unwrap();
+        spares.call_made(NOW_US);
+        let number = spares.give(NOW_US, now + LEASE).unwrap();
         assert_eq!(spares.ended(number), None);
         assert_eq!(renew(&mut spares), (9, 1));
         assert_eq!(renew(&mut spares), (1, 0));
@@ -258,25 +297,33 @@ mod tests {
     fn all_go_back_when_few_places_are_free() {
         let now = clock::now();
         let mut spares = with(10, now);
-        let number = spares.give(now + LEASE).unwrap();
+        let number = spares.give(NOW_US, now + LEASE).unwrap();
         assert!(spares.seen(250).is_empty(), "a quarter is free");
         assert_eq!(spares.seen(249).len(), 9);
-        assert_eq!(spares.give(now), None);
+        assert_eq!(spares.give(NOW_US, now), None);
         assert_eq!(spares.ended(number), Some(spares.place(number)));
         assert_eq!(spares.renew_at(), None);
         assert!(spares.seen(499).is_empty());
-        assert!(spares.more(10, 499).is_empty(), "half must be free");
+        assert!(spares.more(10, 1000, now).is_empty(), "half must have been free");
         assert!(spares.seen(500).is_empty());
-        assert_eq!(spares.more(10, 500).len(), 10);
-        assert_eq!(spares.more(0, 500).len(), 0, "nobody asks");
-        assert_eq!(spares.more(400, 500).len(), 25, "a quarter of what stays free");
+        assert!(spares.more(10, 505, now).is_empty(), "half must stay free");
+        assert_eq!(spares.more(10, 515, now).len(), 5);
+        assert_eq!(spares.more(0, 1000, now).len(), 0, "nobody asks");
+        assert_eq!(spares.more(400, 1000, now).len(), 100);
+        assert_eq!(spares.more(200, 1000, now).len(), 200);
+        let later = now + RENEWAL_INTERVAL;
+        assert_eq!(spares.more(200, 1000, later).len(), 200);
+        let later = later + RENEWAL_INTERVAL + Duration::from_nanos(1);
+        assert_eq!(spares.more(200, 1000, later).len(), 0, "jobs seldom come");
     }
 
     #[test]
     fn a_small_limit_has_no_spare_places() {
         let mut spares = Spares::new(63, LEASE, clock::now());
         assert!(spares.seen(63).is_empty());
-        assert!(spares.more(5, 63).is_empty());
+        let now = clock::now();
+        assert!(spares.more(5, 63, now).is_empty());
+        assert!(spares.more(5, 63, now).is_empty());
     }
 
     #[test]
@@ -284,10 +331,12 @@ mod tests {
         let now = clock::now();
         let mut spares = Spares::new(u32::MAX, LEASE, now);
         assert!(spares.seen(usize::MAX).is_empty());
-        for _ in 0..3 {
-            for (place, _) in spares.more(1000, 1_000_000) {
-                spares.took(&place, now);
+        for _ in 0..4 {
+            for (place, _) in spares.more(1000, usize::MAX, now) {
+                spares.took(&place, now, NOW_US);
             }
+            // Each has a job.
+            spares.idle.clear();
         }
         assert_eq!(spares.all.len(), MAX_SPARES);
     }

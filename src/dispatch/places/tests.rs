@@ -153,6 +153,26 @@ async fn an_agent_gives_spare_places_back_when_another_one_fills_the_limit() {
 }
 
 #[tokio::test]
+async fn a_late_answer_leaves_spare_places_of_use() {
+    let bench = Bench::new(80).await;
+    let (mut agent, jobs) = (bench.agent(1000), bench.claim(80).await);
+    bench.take(&mut agent, &jobs[..20]).await;
+    bench.take(&mut agent, &jobs[20..40]).await;
+    end(&mut agent, &jobs[..40]);
+    // Forty places go back by a call that takes one for a job and is late.
+    let (now, limit) = (clock::now(), agent.needed(&bench.to, &jobs[40]).unwrap());
+    assert!(agent.ask(limit, now, None, jobs[40].clone(), now).is_none());
+    let call = agent.next_call(now).unwrap();
+    let later = now + MAX_CALL_WAIT;
+    assert_eq!(agent.take_late(later).len(), 1);
+    assert!(agent.take_spare(limit, &jobs[41], later), "they last");
+    assert_eq!(agent.answered(call.await, later).granted.len(), 0);
+    assert!(agent.take_spare(limit, &jobs[42], later));
+    bench.calls(&mut agent, later).await;
+    assert_eq!(bench.taken().await, 20, "that of the late job is back");
+}
+
+#[tokio::test]
 async fn a_job_that_its_consumer_will_hold_has_its_own_place() {
     let bench = Bench::new(60).await;
     let (mut agent, mut jobs) = (bench.agent(1000), bench.claim(60).await);
@@ -178,14 +198,14 @@ async fn spare_places_go_back_when_calls_fail_and_at_the_end() {
     assert_eq!(bench.taken().await, 60);
     // The call was carried out, but its answer is lost.
     let limit = agent.needed(&bench.to, &jobs[41]).unwrap();
-    let now = clock::now() + Duration::from_millis(500);
+    let now = clock::now();
     for job in &jobs[41..80] {
         assert!(agent.ask(limit, now, None, job.clone(), now).is_none());
     }
     let PlaceWork::Changed(calls, Ok(_)) = agent.next_call(now).unwrap().await else {
         panic!("another answer than that of a call for places")
     };
-    assert_eq!(bench.taken().await, 60 + 39 + 39);
+    assert_eq!(bench.taken().await, 60 + 39 + 20, "besides 19 that are idle");
     let lost = PlaceWork::Changed(calls, Err(StoreError::rejected("no answer")));
     agent.answered(lost, now);
     assert!(!agent.take_spare(limit, &jobs[80], now));

@@ -114,6 +114,8 @@ impl PlaceCall {
 /// The places of one limit after a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlaceAnswer {
+    /// When Redis made the call, by its clock, epoch µs.
+    pub now_us: i64,
     /// Of each place to take, in the order of the call: whether it is taken.
     pub taken: Vec<bool>,
     /// The number of free places.
@@ -179,11 +181,12 @@ impl Namespace {
             }
         }
         let mut items = Items::new("places", self.link.command("places", &command).await?)?;
-        items.int()?;
+        let now_us = items.int()?;
         let mut answers = Vec::with_capacity(calls.len());
         for call in calls {
             let (free, end_ms, taken) = (items.int()?, items.int()?, items.bytes()?);
             answers.push(PlaceAnswer {
+                now_us,
                 taken: (0..call.taken.len()).map(|at| taken.get(at) == Some(&b'1')).collect(),
                 free: usize::try_from(free).unwrap_or(0),
                 next_end: (end_ms >= 0).then(|| clock::micros(end_ms.saturating_mul(1000))),

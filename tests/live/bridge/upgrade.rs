@@ -51,9 +51,10 @@ async fn a_namespace_of_another_schema_is_refused_and_left_as_it_is() {
     // It creates the namespace.
     env.dwell().await.stop().await.unwrap();
     let meta = env.store().await.keys().meta();
-    for (schema, hint) in
-        [("2", "run `dwell upgrade`"), ("1000", "run the version of Dwell that wrote it")]
-    {
+    for (schema, hint) in [
+        ("2", "a version before 0.1.0 wrote it"),
+        ("1000", "run the version of Dwell that wrote it"),
+    ] {
         let _: i64 = redis::cmd("HSET")
             .arg(&meta)
             .arg("schema")

@@ -5,7 +5,7 @@ use crate::store::client::RedisClient;
 use crate::store::error::StoreError;
 use crate::store::keys::Keys;
 use crate::store::meta;
-use crate::store::schema::{SCHEMA, Schema, incompatible};
+use crate::store::schema::{SCHEMA, Schema};
 
 /// The schema of a namespace before and after its upgrade.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,14 +31,11 @@ pub async fn upgrade(settings: &Redis) -> Result<Upgraded, StoreError> {
 }
 
 /// What is to be done from this schema on. A new [`SCHEMA`] adds an arm for the one before it, which
-/// changes the keys and writes the schema in the end.
+/// refuses replicas and namespaces with instances that live, since these would go on to write the old
+/// form; then it changes the keys, and writes the schema in the end.
 fn step(key: &str, found: Option<Schema>) -> Result<Upgraded, StoreError> {
     match found {
         None => Err(meta::missing(key)),
-        Some(Schema::Older(number)) => Err(incompatible(
-            format!("redis: `{key}` has schema {number}, from which no step leads to {SCHEMA}"),
-            "a version before 0.1.0 wrote it: use another redis.namespace, and let that version deliver what is left in this one",
-        )),
         Some(found) => found.refuse_other(key).map(|()| Upgraded { from: SCHEMA, to: SCHEMA }),
     }
 }
@@ -58,7 +55,7 @@ mod tests {
             (
                 Some(Schema::Older(2)),
                 ErrorKind::Incompatible,
-                "has schema 2, from which no step leads to 3",
+                "has schema 2, this program knows 3",
                 "before 0.1.0",
             ),
             (

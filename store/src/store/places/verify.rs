@@ -52,8 +52,8 @@ impl Namespace {
             Value::Int(count) => usize::try_from(count).unwrap_or(0),
             _ => 0,
         };
-        let spare = count.saturating_sub(MAX_LOOKED_AT);
-        let first = usize::from(rand::random::<u16>()) % (spare + 1);
+        let beyond = count.saturating_sub(MAX_LOOKED_AT);
+        let first = usize::from(rand::random::<u16>()) % (beyond + 1);
         let mut command = redis::cmd("ZRANGE");
         command.arg(&key).arg(first).arg(first + MAX_LOOKED_AT - 1);
         let Value::Array(members) = self.link.command("ZRANGE", &command).await? else {

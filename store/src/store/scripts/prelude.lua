@@ -115,7 +115,8 @@ local function occurrence_record(bytes)
 end
 
 -- State (store/record.rs): the mutable part of a job that was attempted or changed. The attempt of a
--- job in a claim is one more than its state counts, unless the state has a flag: then it counts the attempt.
+-- job in a claim is one more than its state counts, unless the state has a flag or a
+-- reason: then it counts the attempt.
 local STATE_VERSION, STATE_FIXED, STATE_BYTES = 1, '>BBBI4I2i8c8c8c8BB', 43
 -- Flags. HELD: held for its consumer. COUNTED: fsck took the job out of a damaged claim, and counted the
 -- attempt and its crash; the job is in the key held until the rescue.
