@@ -4,7 +4,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help demo bench chaos model fuzz upgrade test test-fast test-newer newer check fmt lint links docs docs-site deny features tools servers kafka rabbitmq nginx promtool \
-	clients browser openapi reference clean-servers
+	clients browser helm chart openapi reference clean-servers
 
 # Tests and demo start these themselves, on free ports of 127.0.0.1. `make servers` puts them there.
 BIN := $(CURDIR)/.servers/bin
@@ -166,6 +166,13 @@ promtool: ## find or install promtool, which judges metrics and alert rules in t
 
 clients: ## install what the tests run in Python and Node: clients of the brokers, receivers of webhooks, a validator and a fuzzer for openapi.json
 	@scripts/clients.sh
+
+helm: ## find or build Helm, which checks the chart: needs Go where there is none
+	@scripts/helm.sh
+
+# Not a part of `test`: nothing of Dwell itself is run.
+chart: helm ## lint and render the Helm chart with each set of its values, and the Kustomize overlays; no cluster
+	@scripts/chart.sh
 
 openapi: tools ## write docs/reference/openapi.json anew
 	DWELL_WRITE_OPENAPI=1 cargo test --locked --lib openapi

@@ -202,6 +202,38 @@ fn every_image_is_pinned() {
     assert!(count >= 9, "{count} images were found");
 }
 
+/// What installs Dwell in Kubernetes installs the version that it stands beside.
+#[test]
+fn deploy_names_the_version_of_dwell() {
+    let cargo = toml("Cargo.toml");
+    let version = cargo["workspace"]["package"]["version"].as_str().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
+    for (file, line) in [
+        ("helm/dwell/Chart.yaml", format!("version: {version}")),
+        ("helm/dwell/Chart.yaml", format!("appVersion: \"{version}\"")),
+        ("kubernetes/sidecar.yaml", format!("image: dwell:{version}")),
+        ("kustomize/overlays/deployment/deployment.yaml", format!("image: dwell:{version}")),
+        ("kustomize/overlays/deployment/kustomization.yaml", format!("newTag: {version}")),
+        ("kustomize/overlays/sidecar-example/sidecar.yaml", format!("image: dwell:{version}")),
+        ("kustomize/overlays/sidecar-example/kustomization.yaml", format!("newTag: {version}")),
+    ] {
+        let text = fs::read_to_string(root.join(file)).unwrap();
+        assert!(text.lines().any(|it| it.trim() == line), "deploy/{file} lacks `{line}`");
+    }
+    // Of the example's two versions the one of the dependency is Dwell's.
+    let example = fs::read_to_string(root.join("helm/sidecar-example/Chart.yaml")).unwrap();
+    let (_, dependency) = example.split_once("- name: dwell\n").unwrap();
+    assert!(dependency.trim_start().starts_with(&format!("version: {version}\n")), "{example}");
+}
+
+/// The chart's alerts are those of Prometheus: a link, which Helm follows, and no copy.
+#[test]
+fn the_chart_has_the_alerts_of_prometheus() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
+    let alerts = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+    assert_eq!(alerts("helm/dwell/files/alerts.yml"), alerts("prometheus/alerts.yml"));
+}
+
 /// Packages point one way: the store knows no broker, connectors no Redis, and nothing that ships
 /// needs the laboratory.
 #[test]

@@ -1,4 +1,4 @@
-//! The files in `deploy/` for Prometheus and Grafana, checked by promtool and against a real
+//! The files in `deploy/` for Prometheus, Grafana and KEDA, checked by promtool and against a real
 //! scrape: every metric, label and value in them exists.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -116,6 +116,12 @@ fn of_dashboard() -> Vec<String> {
     targets.map(|target| target["expr"].as_str().unwrap().to_owned()).collect()
 }
 
+/// The expression by which KEDA scales consumers.
+fn of_scaler() -> String {
+    let text = std::fs::read_to_string(deploy("keda/scaledobject.yaml")).unwrap();
+    text.lines().find_map(|line| line.trim().strip_prefix("query: ")).unwrap().to_owned()
+}
+
 /// A scrape in the format that promtool reads, of an instance where nothing has happened yet.
 async fn scrape() -> String {
     let (redis, nats) = tokio::try_join!(
@@ -134,7 +140,7 @@ async fn scrape() -> String {
 }
 
 #[tokio::test]
-async fn alerts_and_dashboard_name_only_what_a_scrape_has_from_the_start() {
+async fn alerts_dashboard_and_scaler_name_only_what_a_scrape_has_from_the_start() {
     let text = scrape().await;
     assert_eq!(promtool(&["check", "metrics"], &text), (true, String::new()));
     let scrape = read(&text);
@@ -145,7 +151,7 @@ async fn alerts_and_dashboard_name_only_what_a_scrape_has_from_the_start() {
         alerts.len(),
         dashboard.len()
     );
-    for expr in alerts.iter().chain(&dashboard) {
+    for expr in alerts.iter().chain(&dashboard).chain([&of_scaler()]) {
         assert_eq!(wrong(expr, &scrape), Vec::<String>::new(), "{expr}");
     }
     // Nobody finds out on the dashboard about what is not on it.
@@ -191,10 +197,10 @@ fn promtool_is_content_with_the_alerts_and_their_tests() {
 }
 
 #[test]
-fn every_expression_of_the_dashboard_is_promql() {
+fn every_expression_of_dashboard_and_scaler_is_promql() {
     // As rules, which promtool parses; Grafana's variables stand for a duration and a pattern.
     let mut rules = String::from("groups:\n- name: dashboard\n  rules:\n");
-    for (at, expr) in of_dashboard().iter().enumerate() {
+    for (at, expr) in of_dashboard().iter().chain([&of_scaler()]).enumerate() {
         let expr = expr.replace("$__rate_interval", "1m").replace("$job", ".*");
         assert!(!expr.contains('$'), "{expr}");
         rules.push_str(&format!(
