@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 
 use super::Case;
-use super::timeline::{Asked, Timeline};
+use super::timeline::{Asked, Came, Timeline};
 use super::verdict::Wrong;
 use crate::chaos::history::{Event, Job, Op, Recurring, Schedule, UNREADABLE};
 use crate::checker::occurrences::{Claim, Flaw, Made, off, split};
@@ -52,15 +52,29 @@ pub(super) fn adopt<'a>(
     }
 }
 
+/// The occurrences of a schedule that arrived.
+#[derive(Debug, Default)]
+pub(super) struct Occurrences {
+    made: Made,
+    /// When each arrived first, epoch µs, by nominal time, epoch ms. A clock of Redis that is ahead
+    /// makes an occurrence before its time.
+    first_us: BTreeMap<i64, i64>,
+}
+
 /// The occurrences of each schedule.
-pub(super) fn made<'a>(timelines: &BTreeMap<&'a str, Timeline<'a>>) -> HashMap<&'a str, Made> {
-    let mut made: HashMap<&str, Made> = HashMap::new();
+pub(super) fn made<'a>(
+    timelines: &BTreeMap<&'a str, Timeline<'a>>,
+) -> HashMap<&'a str, Occurrences> {
+    let mut all: HashMap<&str, Occurrences> = HashMap::new();
     for (&id, timeline) in timelines {
         let Some((schedule, nominal_ms)) = split(id) else { continue };
+        let of = all.entry(schedule).or_default();
         let numbers = timeline.deliveries.iter().map(|came| came.what.occurrence.unwrap_or(0));
-        made.entry(schedule).or_default().entry(nominal_ms).or_default().extend(numbers);
+        of.made.entry(nominal_ms).or_default().extend(numbers);
+        let first_us = timeline.deliveries.iter().map(Came::taken_us).min();
+        of.first_us.extend(first_us.map(|first_us| (nominal_ms, first_us)));
     }
-    made
+    all
 }
 
 impl Case<'_, '_> {
@@ -69,19 +83,22 @@ impl Case<'_, '_> {
     pub(super) fn schedule(
         &mut self,
         recurring: Recurring,
-        made: Option<&Made>,
+        occurrences: Option<&Occurrences>,
         claims: Option<&[Claim]>,
     ) {
         let Case { id, job, timeline, windows, .. } = *self;
-        let (none, every_ms) = (Made::new(), recurring.every_ms);
-        let made = made.unwrap_or(&none);
+        let (none, every_ms) = (Occurrences::default(), recurring.every_ms);
+        let occurrences = occurrences.unwrap_or(&none);
+        let made = &occurrences.made;
         self.verdict.counts.occurrences += made.len() as u64;
         self.returned();
         for nominal_ms in made.keys().copied() {
             let after_ms = nominal_ms - job.due_ms;
             if after_ms < 0 || after_ms % every_ms.max(1) != 0 {
                 self.find(Wrong::Unexpected, format!("{nominal_ms} is no time of the schedule"));
-            } else if let Some(why) = self.stopped(nominal_ms * 1000) {
+            } else if let Some(why) =
+                self.stopped(nominal_ms * 1000, occurrences.first_us.get(&nominal_ms).copied())
+            {
                 self.find(Wrong::FalseVerdict, format!("made at {nominal_ms}, although {why}"));
             }
         }
@@ -93,7 +110,7 @@ impl Case<'_, '_> {
         };
         let forgotten = self.forgotten(every_ms);
         match claims.iter().find(|claim| claim.id == id) {
-            Some(claim) => self.claimed(claim, made, forgotten),
+            Some(claim) => self.claimed(claim, occurrences, forgotten),
             None => self.ended(recurring, made, forgotten),
         }
     }
@@ -110,12 +127,13 @@ impl Case<'_, '_> {
         times.sum()
     }
 
-    /// Why no occurrence of this time may have been made, epoch µs.
-    fn stopped(&self, nominal_us: i64) -> Option<&'static str> {
+    /// Why no occurrence of this time, which arrived then, may have been made, epoch µs.
+    fn stopped(&self, nominal_us: i64, first_us: Option<i64>) -> Option<&'static str> {
         let Case { id, timeline, windows, .. } = *self;
         // A master that does not know yet of its successor goes on.
         let is_after = |at_us: i64| {
-            nominal_us > at_us + windows.jump_us(at_us, nominal_us)
+            first_us.is_none_or(|first_us| first_us > at_us)
+                && nominal_us > at_us + windows.jump_us(at_us, nominal_us)
                 && !windows.rolls_back(id, at_us, nominal_us)
                 && !windows.may_repeat(timeline.sent_us)
         };
@@ -142,12 +160,13 @@ impl Case<'_, '_> {
     }
 
     /// The schedule is left, and says how many times it made and missed.
-    fn claimed(&mut self, claim: &Claim, made: &Made, forgotten: u64) {
+    fn claimed(&mut self, claim: &Claim, occurrences: &Occurrences, forgotten: u64) {
+        let made = &occurrences.made;
         self.verdict.counts.missed += claim.missed;
         if claim.start_ms != self.job.due_ms {
             self.find(Wrong::Misdated, format!("it starts at {}", claim.start_ms));
         }
-        match claim.flaw(made, &self.left_out(claim, made)) {
+        match claim.flaw(made, &self.left_out(claim, occurrences)) {
             Some((Flaw::Lost(_), what)) => self.find(Wrong::Lost, what),
             Some((Flaw::Twice(count), what)) if count > forgotten => {
                 self.find(Wrong::Unexplained, what);
@@ -161,8 +180,9 @@ impl Case<'_, '_> {
 
     /// The number of the times, at least and at most, that the schedule need not decide: those
     /// before it was stored, and those while it was paused.
-    fn left_out(&self, claim: &Claim, made: &Made) -> RangeInclusive<u64> {
+    fn left_out(&self, claim: &Claim, occurrences: &Occurrences) -> RangeInclusive<u64> {
         let Case { timeline, windows, .. } = *self;
+        let Occurrences { made, first_us } = occurrences;
         let first_ms = made.keys().next().copied().unwrap_or(claim.next_ms);
         // By Redis's clock, which may have been ahead.
         let by_ms = |heard_us| (heard_us + windows.jump_us(heard_us, heard_us)) / 1000;
@@ -177,7 +197,14 @@ impl Case<'_, '_> {
         most += claim.times_within(from_ms, to_ms);
         let least = pause.confirmed_us.map_or(0, |paused_us| {
             let until_us = resume.map_or(i64::MAX, |resume| resume.at_us);
-            claim.times_within((paused_us + jump_us) / 1000 + 1, (until_us - jump_us) / 1000 - 1)
+            let (from_ms, to_ms) =
+                ((paused_us + jump_us) / 1000 + 1, (until_us - jump_us) / 1000 - 1);
+            // Made before the pause, by a clock that was ahead.
+            let is_before = |(nominal_ms, first_us): (&i64, &i64)| {
+                (from_ms..=to_ms).contains(nominal_ms) && *first_us <= paused_us
+            };
+            let before = first_us.iter().filter(|first| is_before(*first)).count();
+            claim.times_within(from_ms, to_ms).saturating_sub(before as u64)
         });
         least..=most
     }

@@ -12,8 +12,13 @@ impl Run {
 
     /// The occurrence of this second.
     fn occurs(self, second: i64, number: u64) -> Run {
+        self.occurs_at(second, number, second * 1000 + 2)
+    }
+
+    /// The same, which arrives so many ms after the first time.
+    fn occurs_at(self, second: i64, number: u64, after_ms: i64) -> Run {
         let due_ms = DUE_MS + second * 1000;
-        self.came_so(&format!("s@{due_ms:013}"), due_ms * 1000 + 2000, |arrival| {
+        self.came_so(&format!("s@{due_ms:013}"), DUE_US + after_ms * 1000, |arrival| {
             (arrival.due_ms, arrival.occurrence) = (Some(due_ms), Some(number));
         })
     }
@@ -96,6 +101,23 @@ fn a_paused_schedule_makes_nothing_and_misses_nothing() {
     assert_eq!(paused(two()).left(claim(2, 1)), [Wrong::Unexplained], "it was not missed");
     assert_eq!(paused(three()).left(claim(3, 0)), [Wrong::Unexplained, Wrong::FalseVerdict]);
     assert_eq!(two().did(Op::Pause, 1500).did(Op::Resume, 1600).left(claim(2, 0)), [Wrong::Lost]);
+}
+
+#[test]
+fn an_occurrence_that_a_clock_ahead_made_before_the_pause_stands() {
+    // Redis's clock is ahead by five seconds until half a second after the first time, and makes the
+    // fifth time then. A pause from 3.5 to 4.5 seconds has this time in it.
+    let paused = |arrived_ms: i64, missed| {
+        let fault = (DUE_US - 500_000, DUE_US + 450_000);
+        let run = Run::new().fault_at("redis-clock-jump", fault, 0).stored(None);
+        let run = run.occurs(0, 1).occurs_at(4, 2, arrived_ms);
+        let (start_ms, next_ms, id) = (DUE_MS, DUE_MS + 5000, "s".to_owned());
+        let claim = Claim { id, start_ms, every_ms: 1000, next_ms, occurrence: 2, missed };
+        run.did(Op::Pause, 3500).did(Op::Resume, 4500).left(vec![claim])
+    };
+    assert_eq!(paused(400, 3), []);
+    assert_eq!(paused(400, 4), [Wrong::Unexplained], "a time was made and missed");
+    assert_eq!(paused(4002, 3), [Wrong::Unexplained, Wrong::FalseVerdict], "after the pause");
 }
 
 #[test]
