@@ -44,11 +44,7 @@ type Request struct {
 
 // Duration is a duration as text: milliseconds, rounded up, so that no delay ends early.
 func Duration(d time.Duration) string {
-	ms := d.Milliseconds()
-	if d > time.Duration(ms)*time.Millisecond {
-		ms++
-	}
-	return strconv.FormatInt(ms, 10)
+	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
 }
 
 // Time is a time as text: RFC 3339 in UTC, rounded up to milliseconds.

@@ -169,8 +169,11 @@ func TestSignaturesAreChecked(t *testing.T) {
 }
 
 func TestDurationsAndTimesAreRoundedUp(t *testing.T) {
-	same(t, []string{Duration(30 * time.Minute), Duration(time.Nanosecond), Duration(0), Duration(-time.Second)},
-		[]string{"1800000", "1", "0", "-1000"})
+	spans := []string{Duration(30 * time.Minute), Duration(time.Millisecond), Duration(time.Nanosecond), Duration(0)}
+	same(t, spans, []string{"1800000", "1", "1", "0"})
+	if _, err := (Request{For: Duration(-time.Second)}).Headers(); err == nil {
+		t.Fatal("a negative delay")
+	}
 	at := time.Date(2026, 2, 1, 12, 0, 0, 1, time.FixedZone("", 3600))
 	same(t, Time(at), "2026-02-01T11:00:00.001Z")
 	same(t, Time(at.Add(-1)), "2026-02-01T11:00:00.000Z")
