@@ -1,5 +1,5 @@
 /**
- * Requests, deliveries, webhooks and queues of Dwell: one file, without dependencies (Node 20.3 or later).
+ * Requests, deliveries, webhooks and queues of Dwell: one file, without dependencies (Node 18 or later).
  *
  * A request to Dwell is a message with `delay-*` headers: `request` builds them. What Dwell publishes has
  * `delayed-*` headers: `delivery` reads them. `verify` checks the signature of a webhook. `Queue` fetches jobs
@@ -269,7 +269,7 @@ export class Queue {
         try {
           await handler(job);
         } catch (error) {
-          settle = () => this.fail(job, { error: String(error).slice(0, 1000).toWellFormed() });
+          settle = () => this.fail(job, { error: Buffer.from(String(error).slice(0, 1000)).toString() });
         }
         await this.#untilAnswered(settle, signal);
       }
@@ -305,19 +305,22 @@ export class Queue {
     const headers = { "content-type": "application/json" };
     if (this.#token) headers.authorization = `Bearer ${this.#token}`;
     // Longer than the longest wait, and than Dwell takes for an answer.
-    const limit = AbortSignal.timeout(95_000);
+    const stop = new AbortController();
+    const abort = () => stop.abort();
+    const timer = setTimeout(abort, 95_000);
+    signal?.addEventListener("abort", abort);
+    if (signal?.aborted) abort();
     let response;
     let answer;
     try {
-      response = await fetch(this.#url + path, {
-        method: "POST",
-        headers,
-        body: JSON.stringify(body),
-        signal: signal ? AbortSignal.any([limit, signal]) : limit,
-      });
+      const init = { method: "POST", headers, body: JSON.stringify(body), signal: stop.signal };
+      response = await fetch(this.#url + path, init);
       answer = await response.text();
     } catch (cause) {
       throw new Unreachable(`${this.#url} does not answer`, { cause });
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", abort);
     }
     let read = {};
     try {

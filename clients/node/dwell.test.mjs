@@ -149,3 +149,13 @@ test("the loop ends with what is refused for good", async (t) => {
   const { queue } = await served(t, [[403, { code: "forbidden", detail: "the token may not" }]]);
   await assert.rejects(queue.work(() => {}), Problem);
 });
+
+test("a stop ends a pop that waits", async (t) => {
+  const stop = new AbortController();
+  const server = createServer(() => stop.abort());
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => (server.closeAllConnections(), server.close()));
+  const queue = new Queue("emails", { url: `http://127.0.0.1:${server.address().port}` });
+  await queue.work(() => assert.fail("no job"), { signal: stop.signal });
+  await assert.rejects(queue.pop({ signal: stop.signal }), Unreachable);
+});
