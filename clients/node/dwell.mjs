@@ -283,7 +283,6 @@ export class Queue {
       try {
         return await call();
       } catch (error) {
-        if (signal?.aborted) return undefined;
         const isRefused = error instanceof Problem && ![408, 429].includes(error.status) && error.status < 500;
         if (isRefused || !(error instanceof Problem || error instanceof Unreachable)) throw error;
         pause = error.retryAfter ?? pause;
