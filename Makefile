@@ -4,7 +4,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help demo bench chaos model fuzz upgrade test test-fast test-newer newer check fmt lint links docs docs-site deny features tools servers kafka rabbitmq nginx promtool \
-	clients browser helm chart openapi reference clean-servers
+	clients clients-test browser helm chart openapi reference clean-servers
 
 # Tests and demo start these themselves, on free ports of 127.0.0.1. `make servers` puts them there.
 BIN := $(CURDIR)/.servers/bin
@@ -75,7 +75,8 @@ model: tools servers ## run the scripts of the store through every state of ever
 export RUST_TEST_THREADS ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
 
 test: tools servers kafka rabbitmq nginx promtool clients browser ## run every test, on real servers of its own
-	@# The examples in the docs first, so that the tests' own summary stands last.
+	@# The clients and the examples in the docs first, so that the tests' own summary stands last.
+	scripts/clients-test.sh
 	cargo test --workspace --locked --doc
 	$(SERVERS) $(KAFKA) $(RABBITMQ) $(NGINX) $(PROMTOOL) $(CLIENTS) $(CHROMIUM) scripts/suites.sh cargo test --workspace --locked --no-fail-fast --lib --bins --tests
 
@@ -173,6 +174,9 @@ helm: ## find or build Helm, which checks the chart: needs Go where there is non
 # Not a part of `test`: nothing of Dwell itself is run.
 chart: helm ## lint and render the Helm chart with each set of its values, and the Kustomize overlays; no cluster
 	@scripts/chart.sh
+
+clients-test: ## test the files in clients/ for Python, Node and Go, each by its own tools
+	@scripts/clients-test.sh
 
 openapi: tools ## write docs/reference/openapi.json anew
 	DWELL_WRITE_OPENAPI=1 cargo test --locked --lib openapi

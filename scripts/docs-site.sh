@@ -18,7 +18,7 @@ fi
 staged=target/site-source
 rm -rf "$staged"
 mkdir -p "$staged/src"
-cp -R docs config deploy ./*.md LICENSE "$staged/src/"
+cp -R docs config deploy clients ./*.md LICENSE "$staged/src/"
 sed 's#](\([^)]*\))#](docs/\1)#; s#](docs/\.\./#](#' docs/SUMMARY.md >"$staged/src/SUMMARY.md"
 rm "$staged/src/docs/SUMMARY.md"
 # Source files are no part of the site: their paths stand as text.

@@ -313,10 +313,11 @@ mod tests {
     use super::HEADERS;
 
     #[test]
-    fn every_control_header_is_in_the_docs_and_in_the_lists_of_the_generators() {
+    fn every_control_header_is_in_the_docs_the_vectors_and_the_lists_of_the_generators() {
         for (place, text, quote) in [
             ("headers.md", include_str!("../../docs/reference/headers.md"), '`'),
             ("known_headers.rs", include_str!("tests/known_headers.rs"), '"'),
+            ("requests.json", include_str!("../../clients/vectors/requests.json"), '"'),
         ] {
             for header in &HEADERS {
                 let name = format!("{quote}delay-{}{quote}", header.name);

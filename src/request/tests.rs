@@ -17,6 +17,7 @@ use crate::request::NewSchedule;
 
 mod accepted;
 mod actions;
+mod clients;
 mod debounce;
 mod dialects;
 mod envelopes;

@@ -15,15 +15,16 @@ pub(crate) fn text_of(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every Markdown file for people: those of the root, and those below docs, deploy, engine,
+/// Every Markdown file for people: those of the root, and those below docs, deploy, clients, engine,
 /// schedule, store and core.
 pub(crate) fn pages() -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> =
         fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    let mut folders: Vec<PathBuf> = ["docs", "deploy", "engine", "schedule", "store", "core"]
-        .iter()
-        .map(|folder| root().join(folder))
-        .collect();
+    let mut folders: Vec<PathBuf> =
+        ["docs", "deploy", "clients", "engine", "schedule", "store", "core"]
+            .iter()
+            .map(|folder| root().join(folder))
+            .collect();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten() {
             let path = entry.unwrap().path();

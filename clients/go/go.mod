@@ -1,0 +1,3 @@
+module dwell.example/dwell
+
+go 1.21
