@@ -64,7 +64,17 @@ impl Pressed {
         let mut turn = room.buffers().turn(&slots[0]);
         assert!((&mut turn).now_or_never().is_none());
         // Looks again and again whether another gives its buffers back.
-        let turn = tokio::spawn(turn);
+        let (buffers, slot) = (room.buffers().clone(), slots[0].clone());
+        let turn = tokio::spawn(async move {
+            let first = turn.await;
+            if buffers.0.waiting.load(Ordering::Relaxed) == 0 {
+                return first;
+            }
+            // The task of the connection came to the queue later than its count: the connection is
+            // next.
+            drop(first);
+            buffers.turn(&slot).await
+        });
         held.pop();
         // The guards of calls that run: nobody else gives buffers back.
         std::mem::forget(calls);
