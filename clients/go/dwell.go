@@ -30,7 +30,7 @@ import (
 //
 // Exactly one of For, Until and Schedule says when, Target or Queue where. Durations are text (1h30m, PT15M), or of
 // [Duration]; times are RFC 3339, or of [Time]. An Action (cancel, reschedule, fire, finish, fail) is for the job ID; a
-// finish or fail should have DueMS and Attempt of its delivery.
+// finish or fail should have DueMS and Attempt of its delivery. A bare number of Expire from 10^11 on is a time.
 type Request struct {
 	Action, ID, For, Until, TimeZone, Spread                 string
 	Schedule, Start, End, CatchUp, Overlap                   string
@@ -42,9 +42,14 @@ type Request struct {
 	Count, DueMS, Attempt                                    int64
 }
 
-// Duration is a duration as text: milliseconds, rounded up, so that no delay ends early.
+// Duration is a duration as text: milliseconds, rounded up, so that no delay ends early. The unit is written, since a
+// long expiry without one would be a time.
 func Duration(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+	ms := d.Milliseconds()
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return strconv.FormatInt(ms, 10) + "ms"
 }
 
 // Time is a time as text: RFC 3339 in UTC, rounded up to milliseconds.
@@ -52,7 +57,9 @@ func Time(t time.Time) string {
 	return t.Add(time.Millisecond - 1).Truncate(time.Millisecond).UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// Headers are the headers of the request. An error says why Dwell would reject it.
+// Headers are the headers of the request. An error says why Dwell would reject it, or accept it only by the settings
+// of an ingest. For missing_delay: immediate write For "0", for id_from: key the key as the ID; leave out of an action
+// what it does not use.
 func (r Request) Headers() (map[string]string, error) {
 	headers := map[string]string{}
 	retry := strings.Join(r.Retry, ",")
@@ -86,12 +93,15 @@ func (r Request) Headers() (map[string]string, error) {
 		if strings.ContainsFunc(value, unicode.IsControl) {
 			return nil, fmt.Errorf("dwell: %s has a control character: leave it out", name)
 		}
-		if strings.HasPrefix(value, "-") && (name == "delay-for" || name == "delay-ttr" || name == "delay-count") {
+		if strings.HasPrefix(value, "-") && strings.Contains(negative, " "+name+" ") {
 			return nil, fmt.Errorf("dwell: %s is negative: write 0 for now", name)
 		}
 	}
 	return headers, check(headers)
 }
+
+// negative has the headers that have no negative value.
+const negative = " delay-for delay-ttr delay-count delay-spread delay-max-late delay-max-wait delay-expire delay-retry "
 
 // ofAction has the headers of each action, without their prefix, besides action, id and reply-to.
 var ofAction = map[string]string{
@@ -131,6 +141,10 @@ func check(headers map[string]string) error {
 		return errors.New("dwell: an ID has 1 to 256 bytes of UTF-8: choose another one")
 	case times != 1 && (action == "schedule" || action == "reschedule"):
 		return fmt.Errorf("dwell: a request has one of For, Until and Schedule, and this one has %d", times)
+	case has("delay-schedule") && (has("delay-max-wait") || headers["delay-on-conflict"] == "debounce"):
+		return errors.New("dwell: a recurring schedule does not debounce: leave MaxWait and OnConflict debounce out")
+	case has("delay-time-zone") && !has("delay-until") && !has("delay-expire") && !has("delay-schedule"):
+		return errors.New("dwell: TimeZone is for Until, Expire or a Schedule: leave it out")
 	case (headers["delay-on-conflict"] == "debounce") != has("delay-max-wait"):
 		return errors.New("dwell: OnConflict debounce and MaxWait need each other: send both, or neither")
 	case !has("delay-id") && (action != "schedule" || has("delay-schedule") || has("delay-max-wait")):
@@ -249,15 +263,18 @@ func Verify(secrets string, header http.Header, body []byte, now time.Time) erro
 
 // ---- Queues ----
 
-// Problem is a call that Dwell refused.
+// Problem is a call that Dwell refused, or that cannot be sent as it is.
 type Problem struct {
-	Status     int           // of HTTP
+	Status     int           // of HTTP; 0: not sent
 	Code       string        // the word for it, if any
 	Detail     string        // for people
 	RetryAfter time.Duration // when to ask again, if Dwell said so
 }
 
 func (p *Problem) Error() string {
+	if p.Status == 0 {
+		return "dwell: " + p.Detail
+	}
 	return strings.TrimSpace(fmt.Sprintf("dwell: answered %d %s", p.Status, p.Code)) + ": " + p.Detail
 }
 
@@ -299,6 +316,9 @@ func (q *Queue) Pop(ctx context.Context, max int, wait, ttr string) ([]Job, erro
 	names := strings.ReplaceAll(url.PathEscape(q.Name), "%2C", ",")
 	asked := words(map[string]any{"max": max}, "wait", wait, "ttr", ttr)
 	err := q.call(ctx, "/v1/queues/"+names+"/pop", asked, &answer)
+	if err == nil && answer.Jobs == nil {
+		err = &Problem{Status: http.StatusOK, Detail: notDwell}
+	}
 	jobs := make([]Job, 0, len(answer.Jobs))
 	for _, read := range answer.Jobs {
 		if read.Text != nil {
@@ -335,6 +355,9 @@ func (q *Queue) Touch(ctx context.Context, job Job, ttr string) (Result, error) 
 // The job is finished when handle returns nil, and failed, with the text of the error, when not. While Dwell is away
 // the loop waits and tries again; what Dwell refuses for good is returned. A job may come twice: make handle
 // repeatable. For more jobs at a time run it in more goroutines.
+//
+// A job whose handle returns the error of ctx, once ctx is done, is released for others: that is no failure of the job.
+// An acknowledgement after the end of ctx is sent once; where it gets no answer, the job comes again.
 func (q *Queue) Work(ctx context.Context, handle func(context.Context, Job) error) error {
 	for ctx.Err() == nil {
 		var jobs []Job
@@ -349,6 +372,8 @@ func (q *Queue) Work(ctx context.Context, handle func(context.Context, Job) erro
 			err = untilAnswered(ctx, func() (err error) {
 				if failure == nil {
 					_, err = q.Finish(settled, job)
+				} else if ctx.Err() != nil && errors.Is(failure, ctx.Err()) {
+					_, err = q.Release(settled, job, "")
 				} else {
 					text := failure.Error()
 					_, err = q.Fail(settled, job, strings.ToValidUTF8(text[:min(len(text), 1000)], ""), "")
@@ -413,8 +438,13 @@ func (q *Queue) leases(ctx context.Context, action string, jobs []Job, options .
 	}
 	var answer struct{ Results []Result }
 	err := q.call(ctx, "/v1/leases", map[string]any{action: asked}, &answer)
+	if err == nil && answer.Results == nil {
+		err = &Problem{Status: http.StatusOK, Detail: notDwell}
+	}
 	return answer.Results, err
 }
+
+const notDwell = "the answer is not Dwell's: is the URL right?"
 
 func (q *Queue) call(ctx context.Context, path string, asked, answer any) error {
 	body, err := json.Marshal(asked)
@@ -433,11 +463,19 @@ func (q *Queue) call(ctx context.Context, path string, asked, answer any) error 
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, bytes.NewReader(body))
 	if err != nil {
-		return &Problem{Detail: err.Error()}
+		return &Problem{Detail: err.Error() + ": write http://127.0.0.1:7464"}
+	}
+	if (request.URL.Scheme != "http" && request.URL.Scheme != "https") || request.URL.Host == "" {
+		return &Problem{Detail: request.URL.Redacted() + " is no URL of Dwell: write http://127.0.0.1:7464"}
 	}
 	request.Header.Set("content-type", "application/json")
-	if q.Token != "" {
-		request.Header.Set("authorization", "Bearer "+q.Token)
+	// Of a file, a token has a line end.
+	token := strings.TrimSpace(q.Token)
+	if strings.ContainsFunc(token, unicode.IsControl) {
+		return &Problem{Detail: "the token has a control character: give that of Dwell's settings"}
+	}
+	if token != "" {
+		request.Header.Set("authorization", "Bearer "+token)
 	}
 	response, err := client.Do(request)
 	if err != nil {
@@ -448,17 +486,19 @@ func (q *Queue) call(ctx context.Context, path string, asked, answer any) error 
 	if err != nil {
 		return fmt.Errorf("dwell: %w", err)
 	}
-	problem := &Problem{Status: response.StatusCode, RetryAfter: time.Second}
+	problem := &Problem{Status: response.StatusCode, RetryAfter: time.Second, Detail: notDwell}
 	if response.StatusCode == http.StatusOK {
 		if err = json.Unmarshal(text, answer); err == nil {
 			return nil
 		}
-	} else if err = json.Unmarshal(text, problem); err == nil && problem.Detail != "" {
-		if seconds, err := strconv.ParseUint(response.Header.Get("retry-after"), 10, 32); err == nil {
-			problem.RetryAfter = time.Duration(seconds) * time.Second
-		}
 		return problem
 	}
-	problem.Detail = "the answer is not Dwell's: is the URL right?"
+	if seconds, err := strconv.ParseUint(response.Header.Get("retry-after"), 10, 32); err == nil {
+		problem.RetryAfter = time.Duration(seconds) * time.Second
+	}
+	var read struct{ Code, Detail string }
+	if err = json.Unmarshal(text, &read); err == nil && read.Detail != "" {
+		problem.Code, problem.Detail = read.Code, read.Detail
+	}
 	return problem
 }

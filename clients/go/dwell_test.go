@@ -170,7 +170,16 @@ func TestSignaturesAreChecked(t *testing.T) {
 
 func TestDurationsAndTimesAreRoundedUp(t *testing.T) {
 	spans := []string{Duration(30 * time.Minute), Duration(time.Millisecond), Duration(time.Nanosecond), Duration(0)}
-	same(t, spans, []string{"1800000", "1", "1", "0"})
+	same(t, spans, []string{"1800000ms", "1ms", "1ms", "0ms"})
+	same(t, Duration(1<<63-1), "9223372036855ms")
+	// Without its unit this is a time in 1973.
+	headers, err := Request{For: "1s", Expire: Duration(1200 * 24 * time.Hour)}.Headers()
+	if err != nil || headers["delay-expire"] != "103680000000ms" {
+		t.Fatal(headers, err)
+	}
+	if _, err := (Request{For: "1s", Expire: Duration(-time.Second)}).Headers(); err == nil {
+		t.Fatal("a negative expiry")
+	}
 	if _, err := (Request{For: Duration(-time.Second)}).Headers(); err == nil {
 		t.Fatal("a negative delay")
 	}
@@ -247,7 +256,7 @@ func TestPopAndAcknowledgements(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, *calls, []string{
-		`/v1/queues/emails,low/pop Bearer t {"max":2,"ttr":"1m","wait":"30000"}`,
+		`/v1/queues/emails,low/pop Bearer t {"max":2,"ttr":"1m","wait":"30000ms"}`,
 		`/v1/leases Bearer t {"finish":[{"id":"a","lease":"L1"},{"id":"b","lease":"L1"}]}`,
 		`/v1/leases Bearer t {"fail":[{"error":"no","for":"5","id":"a","lease":"L1"}]}`,
 		`/v1/leases Bearer t {"release":[{"id":"a","lease":"L1"}]}`,
@@ -305,6 +314,83 @@ func TestTheLoopFinishesFailsAndWaitsForDwell(t *testing.T) {
 	same(t, words, []string{
 		finish("a"), finish("a"), `{"fail":[{"error":"no stamp","id":"b","lease":"L1"}]}`, finish("c"),
 	})
+}
+
+func TestWhatIsNotDwellsIsAProblem(t *testing.T) {
+	for _, body := range []string{"{}", "null", "[]", `{"ok":true}`, `"no"`, `{"jobs":null}`, `{"results":null}`} {
+		queue, _ := served(t, answer{200, body}, answer{200, body})
+		_, popped := queue.Pop(context.Background(), 1, "", "")
+		_, finished := queue.Finish(context.Background(), Job{ID: "a", Lease: "L1"})
+		for _, err := range []error{popped, finished} {
+			var problem *Problem
+			if !errors.As(err, &problem) || problem.Status != 200 || problem.Detail != notDwell {
+				t.Fatalf("%s: %v", body, err)
+			}
+		}
+	}
+}
+
+func TestTheLoopRepeatsWhatAProxyAnswers(t *testing.T) {
+	queue, calls := served(t,
+		answer{502, "null"}, answer{502, "Bad Gateway"}, answer{502, "[]"}, answer{502, `{"status":200,"detail":"away"}`},
+		answer{200, `{"jobs":[` + job("a", `"body":""`) + `]}`}, answer{200, done})
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	if err := queue.Work(ctx, func(context.Context, Job) error { stop(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	same(t, len(*calls), 6)
+}
+
+func TestAStoppedHandlerReleasesItsJob(t *testing.T) {
+	queue, calls := served(t, answer{200, `{"jobs":[` + job("a", `"body":""`) + `]}`}, answer{200, done})
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	err := queue.Work(ctx, func(ctx context.Context, _ Job) error {
+		stop()
+		return fmt.Errorf("send: %w", ctx.Err())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, (*calls)[1], `/v1/leases Bearer t {"release":[{"id":"a","lease":"L1"}]}`)
+}
+
+func TestAnErrorIsCutBetweenCharacters(t *testing.T) {
+	queue, calls := served(t, answer{200, `{"jobs":[` + job("a", `"body":""`) + `]}`}, answer{200, done})
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	long := strings.Repeat("a", 999)
+	err := queue.Work(ctx, func(context.Context, Job) error {
+		stop()
+		return errors.New(long + "üb")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, (*calls)[1], `/v1/leases Bearer t {"fail":[{"error":"`+long+`","id":"a","lease":"L1"}]}`)
+}
+
+func TestMistakesOfTheCallerEndTheLoop(t *testing.T) {
+	for _, queue := range []*Queue{
+		{URL: "127.0.0.1:7464"}, {URL: "localhost:7464"}, {URL: "dwell"}, {URL: "ftp://dwell"}, {URL: "http://"},
+		{Token: "a\nb"},
+	} {
+		var problem *Problem
+		err := queue.Work(context.Background(), nil)
+		if !errors.As(err, &problem) || problem.Status != 0 {
+			t.Fatalf("%q: %v", queue.URL, err)
+		}
+		if queue.Token == "" && !strings.Contains(err.Error(), "write http://127.0.0.1:7464") {
+			t.Fatal(err)
+		}
+	}
+	queue, calls := served(t, answer{200, `{"jobs":[]}`})
+	queue.Token = " t\n"
+	if _, err := queue.Pop(context.Background(), 1, "", ""); err != nil {
+		t.Fatal(err)
+	}
+	same(t, (*calls)[0], `/v1/queues/emails,low/pop Bearer t {"max":1}`)
 }
 
 func TestTheLoopEndsWithWhatIsRefusedForGood(t *testing.T) {

@@ -16,6 +16,8 @@ const NAMES = [
   ...["target", "exchange", "broker", "queue", "ttr", "confirm", "retry", "late", "maxLate"],
   ...["expire", "onConflict", "maxWait", "replyTo", "dueMs", "attempt"],
 ];
+/** Numbers of these may have a fraction. "a wait" is one of `retry`, "wait" that of `pop`. */
+const ROUNDED = ["for", "until", "start", "end", "spread", "ttr", "maxLate", "expire", "maxWait", "a wait", "wait"];
 const OF_ACTION = {
   cancel: [],
   reschedule: ["for", "until", "timeZone"],
@@ -30,9 +32,13 @@ const OF_ACTION = {
  *
  * Exactly one of `for`, `until` and `schedule` says when, `target` or `queue` where. Durations are text
  * (`"1h30m"`, `"PT15M"`) or milliseconds, which are rounded up. Times are RFC 3339 text, epoch milliseconds or
- * a Date; text without an offset needs `timeZone` beside it. `retry` is a list of waits, an empty one for a
- * single attempt. `action` (`cancel`, `reschedule`, `fire`, `finish`, `fail`) acts on the job `id`; a `finish`
- * or `fail` should have `dueMs` and `attempt` of its delivery.
+ * a Date; text without an offset needs `timeZone` beside it. `expire` is a duration or a time: a bare number from
+ * 10^11 on is a time, so write a longer duration with its unit (`"1200d"`). `retry` is a list of waits, an empty
+ * one for a single attempt. `action` (`cancel`, `reschedule`, `fire`, `finish`, `fail`) acts on the job `id`; a
+ * `finish` or `fail` should have `dueMs` and `attempt` of its delivery.
+ *
+ * What Dwell accepts only by the settings of an ingest is refused too. For `missing_delay: immediate` write
+ * `for: 0`, for `id_from: key` the key as the `id`; leave out of an action what it does not use.
  *
  * @param {Record<string, string | number | Date | Array<string | number> | null | undefined>} options
  * @returns {Record<string, string>}
@@ -67,6 +73,9 @@ function check(given) {
       throw new TypeError(`a request has one of for, until and schedule, and this one has ${found}`);
     }
     stray = [...(has("schedule") ? [] : RECURRING), "dueMs", "attempt"].filter(has);
+    if (has("schedule") && (has("maxWait") || given.onConflict === "debounce")) {
+      throw new TypeError("a recurring schedule does not debounce: leave maxWait and onConflict debounce out");
+    }
     if (has("queue")) stray.push(...["target", "exchange", "broker"].filter(has));
     if (has("maxWait") !== (given.onConflict === "debounce")) {
       throw new TypeError("onConflict debounce and maxWait need each other: send both, or neither");
@@ -83,16 +92,25 @@ function check(given) {
     const beside = action !== "schedule" ? action : has("queue") ? "queue" : "a request without schedule";
     throw new TypeError(`${stray.join(", ")}: not for ${beside}: leave it out`);
   }
+  if (has("timeZone") && !["until", "expire", "schedule"].some(has)) {
+    throw new TypeError("timeZone is for until, expire or a schedule: leave it out");
+  }
   if (needsId && !has("id")) throw new TypeError("this request needs an id, by which Dwell finds the job");
 }
 
 /** A value as the text of its header. */
 function text(name, value) {
   if (name === "retry" && Array.isArray(value)) return value.map((wait) => text("a wait", wait)).join(",") || "none";
-  if (value instanceof Date) return value.toISOString();
+  if (value instanceof Date) {
+    if (Number.isNaN(value.getTime())) throw new TypeError(`${name} is an invalid Date: was its text read?`);
+    return value.toISOString();
+  }
   if (typeof value === "number") {
     if (!(value >= 0) || !Number.isSafeInteger(Math.ceil(value))) {
       throw new TypeError(`${name} is ${value}: write a number of milliseconds that is not negative`);
+    }
+    if (!Number.isInteger(value) && !ROUNDED.includes(name)) {
+      throw new TypeError(`${name} is ${value}: write text or an integer`);
     }
     return String(Math.ceil(value));
   }
@@ -201,7 +219,7 @@ export class Unreachable extends Error {}
 
 /**
  * Fetches jobs of a queue, or of several (`"high,low"`), over HTTP. Durations are text (`"30s"`) or milliseconds.
- * Calls throw Problem where Dwell refuses, and Unreachable where it does not answer.
+ * Calls throw Problem where Dwell refuses, Unreachable where it does not answer, and TypeError for a mistake in them.
  *
  * A job has `id`, `queue`, `lease`, `attempt` (counts hand-outs, from 1), `dueMs`, `deadlineMs` (until then it is
  * this consumer's), `headers` as JSON holds them, and `body`, a Buffer. An acknowledgement answers `id`, `action`,
@@ -222,7 +240,7 @@ export class Queue {
   /** Due jobs, at most `max`. `wait` (to 60s) holds the call until one is due; after it the list is empty. */
   async pop({ max = 1, wait, ttr, signal } = {}) {
     const path = `/v1/queues/${this.queue.split(",").map(encodeURIComponent).join(",")}/pop`;
-    const { jobs } = await this.#call(path, { max, ...words({ wait, ttr }) }, signal);
+    const jobs = await this.#call(path, { max, ...words({ wait, ttr }) }, "jobs", signal);
     return jobs.map((job) => ({
       id: job.id,
       queue: job.queue,
@@ -294,15 +312,18 @@ export class Queue {
 
   async #leases(action, jobs, options) {
     const asked = jobs.map(({ id, lease }) => ({ id, lease, ...words(options) }));
-    const { results } = await this.#call("/v1/leases", { [action]: asked });
+    const results = await this.#call("/v1/leases", { [action]: asked }, "results");
     return results.map(({ id, action, verdict, due_ms, deadline_ms }) => {
       return { id, action, verdict, dueMs: due_ms ?? null, deadlineMs: deadline_ms ?? null };
     });
   }
 
-  async #call(path, body, signal) {
+  /** The list `wanted` of the answer. */
+  async #call(path, body, wanted, signal) {
     const headers = { "content-type": "application/json" };
     if (this.#token) headers.authorization = `Bearer ${this.#token}`;
+    // Throws for a URL with credentials or a token with a line end: no later call would do better.
+    const asked = new Request(this.#url + path, { method: "POST", headers, body: JSON.stringify(body) });
     // Longer than the longest wait, and than Dwell takes for an answer.
     const stop = new AbortController();
     const abort = () => stop.abort();
@@ -312,8 +333,7 @@ export class Queue {
     let response;
     let answer;
     try {
-      const init = { method: "POST", headers, body: JSON.stringify(body), signal: stop.signal };
-      response = await fetch(this.#url + path, init);
+      response = await fetch(asked, { signal: stop.signal });
       answer = await response.text();
     } catch (cause) {
       throw new Unreachable(`${this.#url} does not answer`, { cause });
@@ -327,7 +347,7 @@ export class Queue {
     } catch {
       // As an answer without fields.
     }
-    if (response.status === 200 && (read?.jobs || read?.results)) return read;
+    if (response.status === 200 && Array.isArray(read?.[wanted])) return read[wanted];
     const after = response.headers.get("retry-after") ?? "";
     const detail = read?.detail ?? "the answer is not Dwell's: is the URL right?";
     throw new Problem(response.status, read?.code, detail, /^\d+$/.test(after) ? Number(after) : undefined);

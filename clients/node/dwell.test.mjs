@@ -46,6 +46,15 @@ test("numbers and dates are written as Dwell reads them", () => {
 });
 
 test("wrong options are refused", () => {
+  assert.throws(() => request({ until: new Date("soon") }), { name: "TypeError", message: /invalid Date/ });
+  for (const options of [{ id: 1.5 }, { target: 0.5 }, { attempt: 1.5 }, { count: 2.5 }, { dueMs: 0.1 }]) {
+    const rest = {};
+    if (options.count) Object.assign(rest, { schedule: "@daily", id: "a" });
+    else if (options.attempt || options.dueMs) Object.assign(rest, { action: "finish", id: "a" });
+    else rest.for = 1;
+    assert.throws(() => request({ ...rest, ...options }), /integer/, JSON.stringify(options));
+  }
+  assert.equal(request({ for: 1, retry: [0.5, 2] })["delay-retry"], "1,2");
   for (const options of [{ fro: 1 }, { ttr: true }, { ttr: NaN }, { ttr: Infinity }, { target: ["a"] }, { id: "" }]) {
     assert.throws(() => request({ for: 1, ...options }), TypeError, JSON.stringify(options));
   }
@@ -115,6 +124,33 @@ test("a problem says what Dwell says", async (t) => {
   await new Promise((resolve) => server.close(resolve));
   await assert.rejects(queue.pop(), Unreachable);
   assert.throws(() => new Queue("emails", { url: "ftp://127.0.0.1" }), /no URL of Dwell/);
+});
+
+test("what is not Dwell's is a problem", async (t) => {
+  const bodies = [{}, null, [], { ok: true }, "no", { jobs: null }, { results: null }];
+  const { queue } = await served(t, bodies.flatMap((body) => [[200, body], [200, body]]));
+  const isProblem = (error) => error instanceof Problem && error.status === 200 && /not Dwell's/.test(error.message);
+  for (const body of bodies) {
+    await assert.rejects(queue.pop(), isProblem, JSON.stringify(body));
+    await assert.rejects(queue.finish({ id: "a", lease: "L1" }), isProblem, JSON.stringify(body));
+  }
+});
+
+test("the loop repeats what a proxy answers", async (t) => {
+  const stop = new AbortController();
+  const { calls, queue } = await served(t, [
+    ...[null, "Bad Gateway", []].map((body) => [502, body, { "retry-after": "0" }]),
+    [200, { jobs: [{ ...JOB, body: "" }] }],
+    [200, { results: [{ id: "a", action: "finish", verdict: "finished" }] }],
+  ]);
+  await queue.work(() => stop.abort(), { signal: stop.signal });
+  assert.equal(calls.length, 5);
+});
+
+test("mistakes of the caller end the loop", async () => {
+  for (const options of [{ token: "a\nb" }, { url: "http://user:word@127.0.0.1:7464" }]) {
+    await assert.rejects(new Queue("emails", options).work(() => {}), TypeError, JSON.stringify(options));
+  }
 });
 
 test("the loop finishes, fails and waits for Dwell", async (t) => {

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import hmac
 import http.client
+import inspect
 import json
 import threading
 import time
@@ -19,7 +20,10 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 Duration = str | int | timedelta
-"""Text (`"1h30m"`, `"PT15M"`), milliseconds, or a timedelta, which is rounded up to milliseconds."""
+"""Text (`"1h30m"`, `"PT15M"`), milliseconds, or a timedelta, which is rounded up.
+
+A bare number for `expire` is a time from 10**11 on: give a timedelta, or text with a unit.
+"""
 Moment = str | int | datetime
 """RFC 3339 text, epoch milliseconds, or a datetime; one without a zone needs `time_zone` beside it."""
 
@@ -41,7 +45,9 @@ def request(**options: str | int | timedelta | datetime | Iterable[Duration] | N
     Exactly one of `for_` (a Duration), `until` (a Moment) and `schedule` says when, `target` or `queue` where.
     `retry` is a list of waits, an empty one for a single attempt. An option that is None is left out. `action`
     (`cancel`, `reschedule`, `fire`, `finish`, `fail`) acts on the job `id`; a `finish` or `fail` should have
-    `due_ms` and `attempt` of its delivery. ValueError: Dwell would reject the request.
+    `due_ms` and `attempt` of its delivery. ValueError: Dwell would reject the request, or accept it only by the
+    settings of an ingest. For `missing_delay: immediate` write `for_=0`, for `id_from: key` the key as the `id`;
+    leave out of an action what it does not use.
     """
     given = {name.rstrip("_"): value for name, value in options.items() if value is not None}
     for name in given:
@@ -69,6 +75,8 @@ def _check(given: Mapping[str, Any]) -> None:
         stray += [name for name in _SEEN if name in given]
         if "queue" in given:
             stray += [name for name in ("target", "exchange", "broker") if name in given]
+        if "schedule" in given and ("max_wait" in given or given.get("on_conflict") == "debounce"):
+            raise ValueError("a recurring schedule does not debounce: leave max_wait and on_conflict debounce out")
         if ("max_wait" in given) != (given.get("on_conflict") == "debounce"):
             raise ValueError("on_conflict debounce and max_wait need each other: send both, or neither")
         needs_id = "schedule" in given or "max_wait" in given
@@ -80,6 +88,8 @@ def _check(given: Mapping[str, Any]) -> None:
         if action == "reschedule" and len(times) != 1:
             raise ValueError("a reschedule has one of for and until")
         needs_id = True
+    if "time_zone" in given and not stray and not given.keys() & {"until", "expire", "schedule"}:
+        raise ValueError("time_zone is for until, expire or a schedule: leave it out")
     if stray:
         beside = action if action != "schedule" else "queue" if "queue" in given else "a request without schedule"
         raise ValueError(f"{', '.join(stray)}: not for {beside}: leave it out")
@@ -89,7 +99,10 @@ def _check(given: Mapping[str, Any]) -> None:
 
 def _text(name: str, value: Any, has_zone: bool) -> str:
     """A value as the text of its header."""
-    if isinstance(value, timedelta):
+    is_span = isinstance(value, timedelta)
+    if is_span:
+        if name in ("until", "start", "end"):
+            raise ValueError(f"{name} is a time: give a datetime, or use for_")
         value = -(value // timedelta(milliseconds=-1))  # rounded up, so that no delay ends early
     elif isinstance(value, datetime):
         return _moment(name, value, has_zone)
@@ -99,7 +112,8 @@ def _text(name: str, value: Any, has_zone: bool) -> str:
         return ",".join(_text("a wait of retry", wait, False) for wait in value) or "none"
     if isinstance(value, int) and value < 0:
         raise ValueError(f"{name} is negative: write 0 for now")
-    text = str(value)
+    # With the unit, since a long expiry without one would be a time.
+    text = f"{value}ms" if is_span else str(value)
     if any(ord(one) < 32 or 127 <= ord(one) < 160 for one in text):
         raise ValueError(f"{name} has a control character: leave it out")
     return text
@@ -140,7 +154,8 @@ def delivery(headers: Mapping[str, Any] | Iterable[tuple[str, Any]] | None) -> D
 
     Values are text, bytes or integers. ValueError: a header holds what Dwell does not set.
     """
-    pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
+    # Not by Mapping: email.message.Message, as http.server has it, is none.
+    pairs = headers.items() if hasattr(headers, "items") else headers or ()
     found = {}
     for name, value in pairs:
         key = name.lower().removeprefix("delayed-").replace("-", "_")
@@ -196,15 +211,15 @@ def verify(
         keys.append(base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True))
     if not keys or not all(keys):
         raise ValueError("no secret, or an empty one: anybody could sign with it")
-    given = {name.lower(): value for name, value in headers.items()}
+    given = {name.lower(): str(value) for name, value in headers.items()}
     id, sent = given.get("webhook-id", ""), given.get("webhook-timestamp", "")
-    if not (sent.isascii() and sent.isdigit()):
+    if not (sent.isascii() and sent.isdigit() and len(sent) <= 15):
         raise SignatureError("webhook-timestamp is missing or no number")
     if abs((time.time() if now is None else now) - int(sent)) > tolerance:
         raise SignatureError(f"webhook-timestamp is more than {tolerance:g} s off: an old request, or a wrong clock")
-    signed = f"{id}.{sent}.".encode() + body
+    signed = f"{id}.{sent}.".encode(errors="replace") + body
     expected = [b"v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)) for key in keys]
-    signatures = given.get("webhook-signature", "").encode().split()
+    signatures = given.get("webhook-signature", "").encode(errors="replace").split()
     if not any([hmac.compare_digest(one, other) for one in expected for other in signatures]):
         raise SignatureError("no signature of webhook-signature is by one of the secrets")
 
@@ -263,8 +278,7 @@ class Queue:
     def pop(self, max: int = 1, *, wait: Duration | None = None, ttr: Duration | None = None) -> list[Job]:
         """Due jobs, at most `max`. `wait` (to 60s) holds the call until one is due; after it the list is empty."""
         path = f"/v1/queues/{urllib.parse.quote(self.queue, safe=',')}/pop"
-        answer = self._call(path, {"max": max, **_words(wait=wait, ttr=ttr)})
-        return [_job(job) for job in answer["jobs"]]
+        return [_job(job) for job in self._call(path, {"max": max, **_words(wait=wait, ttr=ttr)}, "jobs")]
 
     def finish(self, *jobs: Job) -> list[Result]:
         """These jobs are done, at most 1000."""
@@ -294,17 +308,24 @@ class Queue:
 
         The job is finished when `handler` returns, and failed, with the text of the exception, when it
         raises. While Dwell is away the loop waits and tries again; what Dwell refuses for good is raised.
-        A job may come twice: make the handler repeatable. For more jobs at a time run more threads.
+        A job may come twice: make the handler repeatable. For more jobs at a time run more threads. TypeError:
+        the handler is `async`, and its job would be finished undone.
         """
+        undone = "the handler of work is async, and nothing awaits it: give asyncio.run(…) in a plain function"
+        if inspect.iscoroutinefunction(handler):
+            raise TypeError(undone)
         stop = stop or threading.Event()
         while not stop.is_set():
             for job in self._until_answered(lambda: self.pop(wait=wait, ttr=ttr), stop) or []:
                 try:
-                    handler(job)
+                    answer = handler(job)
                 except Exception as error:
                     text = f"{type(error).__name__}: {error}"[:1000].encode(errors="replace").decode()
                     self._until_answered(lambda job=job, text=text: self.fail(job, error=text), stop)
                 else:
+                    if inspect.iscoroutine(answer):
+                        answer.close()
+                        raise TypeError(undone)
                     self._until_answered(lambda job=job: self.finish(job), stop)
 
     def _until_answered(self, call: Callable[[], Any], stop: threading.Event) -> Any:
@@ -312,6 +333,8 @@ class Queue:
         while True:
             try:
                 return call()
+            except http.client.InvalidURL:
+                raise
             except (OSError, http.client.HTTPException):
                 pause = 1.0
             except Problem as problem:
@@ -323,10 +346,11 @@ class Queue:
 
     def _leases(self, action: str, jobs: Iterable[Job], **more: Any) -> list[Result]:
         words = [{"id": job.id, "lease": job.lease, **_words(**more)} for job in jobs]
-        answer = self._call("/v1/leases", {action: words})
-        return [Result(**{name: one.get(name) for name in Result.__dataclass_fields__}) for one in answer["results"]]
+        results = self._call("/v1/leases", {action: words}, "results")
+        return [Result(**{name: one.get(name) for name in Result.__dataclass_fields__}) for one in results]
 
-    def _call(self, path: str, body: Mapping[str, Any]) -> Any:
+    def _call(self, path: str, body: Mapping[str, Any], wanted: str) -> list[Any]:
+        """The list `wanted` of the answer."""
         kind = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
         # Longer than the longest wait, and than Dwell takes for an answer.
         connection = kind(self._url.hostname, self._url.port, timeout=95)
@@ -343,11 +367,12 @@ class Queue:
             answer = json.loads(text)
         except ValueError:
             answer = {}
-        if response.status == 200 and answer:
-            return answer
+        answer = answer if isinstance(answer, dict) else {}
+        if response.status == 200 and isinstance(answer.get(wanted), list):
+            return answer[wanted]
         after = response.headers.get("retry-after", "")
         detail = answer.get("detail") or "the answer is not Dwell's: is the URL right?"
-        raise Problem(response.status, answer.get("code"), detail, float(after) if after.isdigit() else None)
+        raise Problem(response.status, answer.get("code"), detail, float(after) if after.isdecimal() else None)
 
 
 def _words(**options: Any) -> dict[str, str]:

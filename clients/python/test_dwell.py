@@ -1,6 +1,8 @@
 """dwell.py over the vectors, and its queue against a server that answers as Dwell does."""
 
 import base64
+import email.message
+import functools
 import json
 import pathlib
 import threading
@@ -62,10 +64,19 @@ class Vectors(unittest.TestCase):
 
 class Values(unittest.TestCase):
     def test_durations_are_rounded_up(self):
-        for span, text in [(timedelta(minutes=30), "1800000"), (timedelta(microseconds=1), "1"), (timedelta(0), "0")]:
+        for span, text in [(timedelta(minutes=30), "1800000ms"), (timedelta(microseconds=1), "1ms"), (timedelta(0), "0ms")]:
             self.assertEqual(dwell.request(for_=span)["delay-for"], text)
         with self.assertRaisesRegex(ValueError, "negative"):
             dwell.request(for_=timedelta(seconds=-1))
+        # Without its unit this is a time in 1973.
+        headers = dwell.request(for_=1, expire=timedelta(days=1200), retry=[timedelta(seconds=1), 5])
+        self.assertEqual((headers["delay-expire"], headers["delay-retry"]), ("103680000000ms", "1000ms,5"))
+
+    def test_a_span_is_no_time(self):
+        for options in [{"until": timedelta(1)}, {"start": timedelta(1)}, {"end": timedelta(1)}]:
+            rest = {} if "until" in options else {"schedule": "@daily", "id": "a"}
+            with self.assertRaisesRegex(ValueError, "is a time: give a datetime, or use for_"):
+                dwell.request(**options, **rest)
 
     def test_datetimes_are_written_with_their_offset(self):
         time = datetime(2026, 2, 1, 12, 0, 0, 1, timezone(timedelta(hours=1)))
@@ -86,6 +97,26 @@ class Values(unittest.TestCase):
             dwell.delivery({"delayed-attempt": "one"})
         with self.assertRaisesRegex(ValueError, "no verdict"):
             dwell.verdict(b"{}")
+
+    def test_headers_of_a_message_are_read(self):
+        message = email.message.Message()
+        message["Delayed-Id"] = "order-17"
+        message["Delayed-Attempt"] = "2"
+        self.assertEqual(dwell.delivery(message), dwell.Delivery(id="order-17", attempt=2))
+        self.assertEqual(dwell.delivery(None), dwell.Delivery())
+
+    def test_forged_headers_are_not_trusted(self):
+        good = {"webhook-id": "a", "webhook-timestamp": "5", "webhook-signature": "v1,x"}
+        for name, value in [
+            ("webhook-timestamp", "9" * 400),
+            ("webhook-timestamp", "9" * 5000),
+            ("webhook-timestamp", "٥"),
+            ("webhook-timestamp", "²"),
+            ("webhook-id", "\udcff"),
+            ("webhook-signature", "\udcff"),
+        ]:
+            with self.subTest(name=name, value=value[:9]), self.assertRaises(dwell.SignatureError):
+                dwell.verify("whsec_c2VjcmV0", {**good, name: value}, b"", now=5)
 
     def test_an_empty_secret_is_refused(self):
         for secrets in ["", "\n", "whsec_"]:
@@ -149,7 +180,7 @@ class Calls(unittest.TestCase):
         self.assertEqual(
             self.calls,
             [
-                ("/v1/queues/emails,low/pop", "Bearer t", {"max": 2, "wait": "30000", "ttr": "1m"}),
+                ("/v1/queues/emails,low/pop", "Bearer t", {"max": 2, "wait": "30000ms", "ttr": "1m"}),
                 ("/v1/leases", "Bearer t", {"finish": [word, {"id": "b", "lease": "L1"}]}),
                 ("/v1/leases", "Bearer t", {"fail": [{**word, "error": "no", "for": "5"}]}),
                 ("/v1/leases", "Bearer t", {"release": [word]}),
@@ -162,6 +193,42 @@ class Calls(unittest.TestCase):
         with self.assertRaisesRegex(dwell.Problem, "404 unknown_queue: declare it") as raised:
             self.queue.pop()
         self.assertEqual((raised.exception.status, raised.exception.code), (404, "unknown_queue"))
+
+    def test_what_is_not_dwells_is_a_problem(self):
+        job = dwell.Job("a", "emails", "L1", 1, 5, 9, b"", {})
+        for body in [{}, None, [], {"ok": True}, "no", {"jobs": None}, {"results": None}]:
+            for call in (self.queue.pop, lambda: self.queue.finish(job)):
+                self.answer(body)
+                with self.subTest(body=body), self.assertRaisesRegex(dwell.Problem, "200: .*not Dwell's") as raised:
+                    call()
+                self.assertEqual(raised.exception.status, 200)
+
+    def test_the_loop_repeats_what_a_proxy_answers(self):
+        stop = threading.Event()
+        for body in [None, "Bad Gateway", []]:
+            self.answer(body, 502, retry_after="0")
+        self.answer({"jobs": [{**JOB, "body": ""}]})
+        self.answer({"results": [{"id": "a", "action": "finish", "verdict": "finished"}]})
+        self.queue.work(lambda job: stop.set(), stop=stop)
+        self.assertEqual(len(self.calls), 5)
+
+    def test_an_async_handler_is_refused(self):
+        async def handler(*_):
+            pass
+
+        for refused in (handler, functools.partial(handler, 1)):
+            with self.assertRaisesRegex(TypeError, "async"):
+                self.queue.work(refused)
+        self.assertEqual(self.calls, [])
+        self.answer({"jobs": [{**JOB, "body": ""}]})
+        with self.assertRaisesRegex(TypeError, "async"):
+            self.queue.work(lambda job: handler(job))
+        self.assertEqual(len(self.calls), 1)
+
+    def test_mistakes_of_the_caller_end_the_loop(self):
+        for options in [{"token": "a\nb"}, {"url": "http://127.0.0.1:7464/a b"}]:
+            with self.assertRaises((ValueError, dwell.http.client.InvalidURL), msg=options):
+                dwell.Queue("emails", **options).work(lambda job: None)
 
     def test_the_loop_finishes_fails_and_waits_for_dwell(self):
         done = {"results": [{"id": "a", "action": "finish", "verdict": "finished"}]}

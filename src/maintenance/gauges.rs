@@ -87,6 +87,7 @@ impl JobGauges {
         let mut counts = self.store.reader.counts(&horizons).await?;
         self.metrics.add_given_back(&mut counts);
         self.metrics.jobs(JobState::Scheduled, counts.scheduled.iter().sum());
+        self.metrics.jobs(JobState::Ready, counts.ready.iter().sum());
         self.metrics.jobs(JobState::Reserved, counts.reserved.iter().sum());
         self.metrics.jobs(JobState::Dead, counts.dead.iter().sum());
         for (horizon, count) in DueWithin::HORIZONS.iter().zip(&counts.within) {

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::queues::{add, answer, counts, pop, settings, sidecar, until_waiting, waiting_pop};
 use super::sidecar::Sidecar;
 use crate::commands::fixture::{Fixture, program};
-use crate::support::wait_until;
+use crate::support::{metric, wait_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_another_instance_takes_ends_the_wait() {
@@ -182,4 +182,19 @@ async fn the_metrics_of_queues_are_there_from_the_start() {
     for line in states.iter().chain(&ends).map(String::as_str).chain(others) {
         assert!(text.lines().any(|there| there == line), "no line {line} in:\n{text}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_metric_of_all_jobs_counts_those_that_are_ready() {
+    let fixture = Fixture::new().await;
+    let sidecar = sidecar(&fixture).await;
+    ["a", "b"].iter().for_each(|id| add(&sidecar, id, "emails", "0s"));
+    add(&sidecar, "c", "orders.new", "1h");
+    // The gauges are taken every few seconds.
+    wait_until("the gauge counts the ready jobs", async || {
+        let text = sidecar.metrics();
+        let count = |state| metric(&text, &format!("dwell_jobs{{state=\"{state}\"}}"));
+        (count("ready") == 2.0 && count("scheduled") == 1.0).then_some(())
+    })
+    .await;
 }

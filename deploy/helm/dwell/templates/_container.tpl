@@ -120,6 +120,9 @@ seccompProfile:
 restartPolicy: Never
 automountServiceAccountToken: false
 enableServiceLinks: false
+{{- with .root.Values.serviceAccountName }}
+serviceAccountName: {{ . }}
+{{- end }}
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}

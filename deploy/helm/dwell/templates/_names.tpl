@@ -18,7 +18,7 @@
 
 {{- define "dwell.release" -}}
 app.kubernetes.io/name: {{ include "dwell.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{/* Of the pods of the deployment. Pods of checks have another component: no service and no budget counts them. */}}
