@@ -1,6 +1,6 @@
 //! Places of a limit that are taken in advance, while the limit is far from full: a job gets one
-//! without a call to Redis, and leaves it for the next job. As soon as few places are free, all go
-//! back.
+//! without a call to Redis, and leaves it for the next job. As soon as few places are free, idle ones
+//! go back, and the others after their attempts.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
